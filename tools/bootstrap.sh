@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# Installs what the build needs and nothing else: system packages with apt (Debian 12 or a relative), Python packages
+# into .venv, third-party headers into .deps/include. Finished steps leave a stamp and are not repeated.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+torch_version=2.13.0
+apt_packages=(build-essential cmake ninja-build ccache python3-venv python3-dev
+              libcli11-dev nlohmann-json3-dev libfmt-dev libgtest-dev libpng-dev)
+python_packages=("torch==$torch_version" numpy==2.2.6 pytest==8.4.2 setuptools==80.9.0 wheel==0.45.1
+                 clang-format==19.1.7 clang-tidy==19.1.0.1 ruff==0.14.0)
+headers=(CLI nlohmann fmt)
+
+say() { printf 'bootstrap: %s\n' "$*" >&2; }
+
+# run_once NAME DESCRIPTION COMMAND...: COMMAND runs only when this script changed since it last succeeded.
+stamp_dir=.deps/stamps
+mkdir -p "$stamp_dir"
+run_once() {
+  local stamp="$stamp_dir/$1" description="$2"
+  shift 2
+  if [[ -f "$stamp" && ! tools/bootstrap.sh -nt "$stamp" ]]; then return; fi
+  say "$description"
+  "$@"
+  touch "$stamp"
+}
+
+install_system_packages() {
+  if ! command -v apt-get > /dev/null; then
+    say "no apt-get here; please install the equivalents of: ${apt_packages[*]}"
+    return
+  fi
+  local missing=() package
+  for package in "${apt_packages[@]}"; do
+    dpkg-query -W -f '${Status}' "$package" 2> /dev/null | grep -q 'install ok installed' || missing+=("$package")
+  done
+  if ((${#missing[@]} == 0)); then return; fi
+  local as_root=()
+  ((EUID == 0)) || as_root=(sudo)
+  "${as_root[@]}" apt-get update -qq
+  DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" > /dev/null
+}
+
+install_python_packages() {
+  [[ -x .venv/bin/python ]] || python3 -m venv .venv
+  .venv/bin/python -m pip install --quiet --disable-pip-version-check "${python_packages[@]}"
+}
+
+collect_headers() {
+  local header
+  mkdir -p .deps/include
+  for header in "${headers[@]}"; do
+    [[ -d "/usr/include/$header" ]] || { say "header folder '$header' not found under /usr/include"; return 1; }
+    cp -rL "/usr/include/$header" .deps/include/
+  done
+}
+
+run_once system "system packages: ${apt_packages[*]}" install_system_packages
+run_once python "Python packages into .venv: ${python_packages[*]}" install_python_packages
+run_once headers "third-party headers into .deps/include: ${headers[*]}" collect_headers
