@@ -1,0 +1,168 @@
+// plan(): validation, the choice of algorithm, and what it costs.
+#include <algorithm>
+#include <cmath>
+
+#include "core/layout.hpp"
+#include "core/validate.hpp"
+#include "cpu/algorithms.hpp"
+#include "mhla/attention.hpp"
+
+namespace mhla {
+namespace {
+
+// Multiply-adds per head, summed over sequences, as coefficients of the products that make them up.
+struct Work {
+  double summary_tokens = 0;  // token x (Dk Dv) products: one for S, one for the readout
+  double block_pairs = 0;     // (Dk Dv) products of the mixing
+  double inner_pairs = 0;     // token pairs inside token-causal chunks
+  double token_pairs = 0;     // visible token pairs: the dense form
+};
+
+constexpr double kChunk = 64;  // tokens a token-causal block is walked by
+
+Work work_of(const Problem& p) {
+  const Layout layout(p);
+  Work work;
+  for (const Sequence& s : layout.sequences()) {
+    const auto tokens = static_cast<double>(s.tokens);
+    const auto blocks = static_cast<double>(s.blocks);
+    const auto before = static_cast<double>(layout.first_block());
+    const double chunk = std::min({kChunk, static_cast<double>(layout.capacity()), std::max(tokens, 1.0)});
+    work.summary_tokens += 2 * tokens;
+    switch (p.options.masking) {
+      case Masking::none:
+        work.block_pairs += blocks * blocks;
+        work.token_pairs += tokens * tokens;
+        break;
+      case Masking::block_causal:
+        work.block_pairs += blocks * (before + (blocks + 1) / 2);
+        work.token_pairs += tokens * (tokens + static_cast<double>(layout.capacity())) / 2;
+        break;
+      case Masking::token_causal:
+        work.block_pairs += blocks * (before + (blocks - 1) / 2);
+        work.inner_pairs += tokens * (chunk + 1) / 2;
+        work.token_pairs += tokens * (tokens + 1) / 2;
+        break;
+    }
+  }
+  return work;
+}
+
+// The dense form has no summaries to start from and no place for a denominator of its own.
+bool dense_form_exists(const Problem& p) {
+  return p.initial_tokens == 0 && !p.separate_denominator && p.options.normalizer != Normalizer::reference;
+}
+
+// Relative times of the two forms on a CPU. The dense form computes masked tiles in full and reads its keys transposed;
+// its products run on longer rows than the mixing of small summaries, which is worth the factor below (measured, bench/).
+Algorithm cheaper(const Problem& p) {
+  if (!dense_form_exists(p) || p.options.masking != Masking::none) return Algorithm::summary;
+  const Work work = work_of(p);
+  const auto dk = static_cast<double>(p.key_dim);
+  const auto dv = static_cast<double>(p.value_dim);
+  const double summary = (work.summary_tokens + work.block_pairs) * dk * dv + work.inner_pairs * (dk + dv);
+  const double dense = work.token_pairs * (dk + dv);
+  constexpr double kDenseAdvantage = 0.8;
+  return dense * kDenseAdvantage < summary ? Algorithm::dense : Algorithm::summary;
+}
+
+std::size_t workspace(const Problem& p, Algorithm algorithm, int threads, bool is_backward) {
+  const auto size = [&]<typename T>() {
+    if (algorithm == Algorithm::dense)
+      return is_backward ? cpu::dense::backward_workspace<T>(p, threads) : cpu::dense::forward_workspace<T>(p, threads);
+    return is_backward ? cpu::summary::backward_workspace<T>(p, threads) : cpu::summary::forward_workspace<T>(p, threads);
+  };
+  return accumulation_type(p.dtype) == DType::f64 ? size.template operator()<double>() : size.template operator()<float>();
+}
+
+}  // namespace
+
+std::int64_t Problem::initial_blocks() const {
+  const std::int64_t capacity = partition.block_capacity();
+  return (initial_tokens + capacity - 1) / capacity;
+}
+
+std::int64_t Problem::final_blocks() const {
+  const Layout layout(*this);
+  return std::max(initial_blocks(), layout.first_block() + layout.most_blocks());
+}
+
+double Plan::forward_flops() const {
+  const Work work = work_of(problem_);
+  const auto dk = static_cast<double>(problem_.key_dim);
+  const auto dv = static_cast<double>(problem_.value_dim);
+  const double per_head = algorithm_ == Algorithm::dense
+                              ? work.token_pairs * (dk + dv)
+                              : (work.summary_tokens + work.block_pairs) * dk * dv + work.inner_pairs * (dk + dv);
+  return 2 * per_head * static_cast<double>(problem_.heads);
+}
+
+double Plan::backward_flops() const { return 2 * forward_flops(); }
+
+std::size_t Plan::token_bytes() const {
+  const auto& p = problem_;
+  const auto tokens = static_cast<std::size_t>(p.batch * p.partition.tokens());
+  const auto elements = tokens * static_cast<std::size_t>((p.heads + p.kv_heads) * (p.key_dim + p.value_dim));
+  return elements * element_size(p.dtype);
+}
+
+Plan plan(const Problem& problem, int threads) {
+  validate(problem);
+  if (threads < 0) throw Error("threads is " + std::to_string(threads) + "; it must be positive, or 0 for the default");
+  if (problem.options.algorithm == Algorithm::dense && !dense_form_exists(problem))
+    throw Error(
+        "algorithm is dense, which has no form for initial_tokens, q_den and k_den or normalizer reference; use summary or "
+        "automatic");
+  Plan plan;
+  plan.problem_ = problem;
+  plan.threads_ = threads == 0 ? default_parallel().threads : threads;
+  plan.algorithm_ =
+      problem.options.algorithm == Algorithm::automatic ? cheaper(problem) : problem.options.algorithm;
+  plan.forward_workspace_ = workspace(problem, plan.algorithm_, plan.threads_, false);
+  plan.backward_workspace_ = workspace(problem, plan.algorithm_, plan.threads_, true);
+  return plan;
+}
+
+namespace {
+
+void refuse_state(const ForwardArgs& args) {
+  if (args.final_state.S != nullptr) throw Error("final_state is given; algorithm dense makes none, use summary");
+}
+void refuse_state(const BackwardArgs& args) {
+  if (args.d_final.S != nullptr) throw Error("d_final is given; algorithm dense makes no state, use summary");
+}
+
+template <typename Args, typename Run>
+void execute(const Plan& plan, const Args& args, std::size_t workspace_needed, Run&& run) {
+  const Problem& p = plan.problem();
+  validate(p, args);
+  if (plan.algorithm() == Algorithm::dense) refuse_state(args);
+  validate(args.run, workspace_needed);
+  const Parallel& parallel = args.run.parallel != nullptr ? *args.run.parallel : default_parallel();
+  if (accumulation_type(p.dtype) == DType::f64)
+    run(double{}, p, parallel);
+  else
+    run(float{}, p, parallel);
+}
+
+}  // namespace
+
+void forward(const Plan& plan, const ForwardArgs& args) {
+  execute(plan, args, plan.forward_workspace(), [&]<typename T>(T, const Problem& p, const Parallel& parallel) {
+    if (plan.algorithm() == Algorithm::dense)
+      cpu::dense::forward<T>(p, args, parallel, plan.threads());
+    else
+      cpu::summary::forward<T>(p, args, parallel, plan.threads());
+  });
+}
+
+void backward(const Plan& plan, const BackwardArgs& args) {
+  execute(plan, args, plan.backward_workspace(), [&]<typename T>(T, const Problem& p, const Parallel& parallel) {
+    if (plan.algorithm() == Algorithm::dense)
+      cpu::dense::backward<T>(p, args, parallel, plan.threads());
+    else
+      cpu::summary::backward<T>(p, args, parallel, plan.threads());
+  });
+}
+
+}  // namespace mhla

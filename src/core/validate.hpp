@@ -1,0 +1,13 @@
+// Checks of everything a caller hands in; each throws an Error that names the argument.
+#pragma once
+
+#include "mhla/attention.hpp"
+
+namespace mhla {
+
+void validate(const Problem& problem);
+void validate(const Problem& problem, const ForwardArgs& args);
+void validate(const Problem& problem, const BackwardArgs& args);
+void validate(const Execution& run, std::size_t workspace_needed);
+
+}  // namespace mhla

@@ -1,0 +1,130 @@
+// The inner loops of the CPU back end as a table of functions, one table per arithmetic type and instruction set.
+// All work on small buffers that the callers (forward.cpp, backward.cpp, ...) keep in cache.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cpu/decode.hpp"
+#include "mhla/types.hpp"
+
+namespace mhla::cpu {
+
+// Internal rows are padded with zeros to whole cache lines.
+constexpr std::size_t kLineBytes = 64;
+template <typename T>
+constexpr std::int64_t kLine = kLineBytes / sizeof(T);
+template <typename T>
+constexpr std::int64_t padded(std::int64_t dim) {
+  return (dim + kLine<T> - 1) / kLine<T> * kLine<T>;
+}
+
+// A tile holds up to kTileTokens rows; its columns come in panels of kPanel, each stored with the compile-time row stride
+// kTileStride: row addresses inside the kernels are then constant offsets, and an odd number of cache lines spreads
+// the rows over the cache sets.
+constexpr std::int64_t kTileTokens = 64;
+template <typename T>
+constexpr std::int64_t kPanel = 1024 / sizeof(T);
+template <typename T>
+constexpr std::int64_t kTileStride = kPanel<T> + kLine<T>;
+
+// Rows of memory to bring into cache while a product runs, a few lines at a time: token rows lie too far apart for the
+// hardware to guess, and a core that only waits for them has nothing else to do.
+class Prefetch {
+ public:
+  void clear() { rows_ = next_row_ = next_line_ = lines_ = 0; }
+  void add(const std::byte* row, std::int64_t bytes) {
+    if (rows_ == kMost) return;
+    const auto lines = static_cast<std::int32_t>((bytes + static_cast<std::int64_t>(kLineBytes) - 1) / static_cast<std::int64_t>(kLineBytes));
+    row_[rows_++] = {row, lines};
+    lines_ += lines;
+  }
+  std::int32_t lines() const { return lines_; }
+  [[gnu::always_inline]] void issue(std::int32_t count) {
+    for (; count > 0 && next_row_ < rows_; --count) {
+      __builtin_prefetch(row_[next_row_].at + static_cast<std::size_t>(next_line_) * kLineBytes, 0, 2);
+      if (++next_line_ == row_[next_row_].lines) ++next_row_, next_line_ = 0;
+    }
+  }
+
+ private:
+  static constexpr std::int32_t kMost = 6 * 64;
+  struct Row {
+    const std::byte* at;
+    std::int32_t lines;
+  };
+  Row row_[kMost];
+  std::int32_t rows_ = 0, next_row_ = 0, next_line_ = 0, lines_ = 0;
+};
+
+// C[m, n] (+)= sum_k A[k, m] B[k, n]. n is a multiple of kLine; rows of B and C are 64-byte aligned.
+template <typename T>
+struct Product {
+  std::int64_t m, n, k;
+  const T* a;
+  std::int64_t lda;  // k-major A only
+  const T* b;
+  std::int64_t ldb;
+  T* c;
+  std::int64_t ldc;
+  bool accumulate;
+  Prefetch* prefetch = nullptr;  // issued between register tiles
+};
+
+// `rows` rows of token elements, `stride` elements apart, beside a panel of a tile.
+struct Rows {
+  DType dtype;
+  std::int64_t rows;
+  std::int64_t stride;
+  std::int64_t width;
+};
+
+struct Features {
+  FeatureMap map;
+  double scale;
+  double eps;
+};
+
+template <typename T>
+struct Kernels {
+  // A[k, m] = a[k * lda + m].
+  void (*product_k_major)(const Product<T>&);
+  // A[k, m] = a[m * kTileStride + k]: the rows of a tile.
+  void (*product_rows)(const Product<T>&);
+  // acc[(i * columns + b) * kLine + lane] += x[i * ldx + e] y[b * ldy + e], lanes running over e; n a multiple of kLine.
+  void (*gram)(std::int64_t rows, std::int64_t columns, std::int64_t n, const T* x, std::int64_t ldx, const T* y,
+               std::int64_t ldy, T* acc);
+
+  // Tile rows from token elements: scale * (phi(x) + eps), zero padding up to padded(width).
+  void (*load)(const Rows&, const Features&, const void* from, T* tile);
+  // Token elements from tile rows, row r times factor[r] (null: 1).
+  void (*store)(const Rows&, const T* tile, const T* factor, void* to);
+  // Gradient through `features`: to = tile * scale * phi'(x).
+  void (*store_gradient)(const Rows&, const Features&, const T* tile, const void* x, std::int64_t x_stride, void* to);
+
+  // out[c, r] = in[r, c]; both padded, `rows` x `columns` of in.
+  void (*transpose)(std::int64_t rows, std::int64_t columns, const T* in, std::int64_t ld_in, T* out,
+                    std::int64_t ld_out);
+
+  // out[r] (+)= tile row r . x
+  void (*row_dots)(std::int64_t rows, std::int64_t width, const T* tile, const T* x, bool accumulate, T* out);
+  // out[r] (+)= row r of a . row r of b
+  void (*pair_dots)(std::int64_t rows, std::int64_t width, const T* a, const T* b, bool accumulate, T* out);
+  // to[c] += sum_r factor[r] tile[r, c] (factor null: 1)
+  void (*add_rows)(std::int64_t rows, std::int64_t width, const T* tile, const T* factor, T* to);
+  // tile[r, c] += factor[r] x[c]
+  void (*add_outer)(std::int64_t rows, std::int64_t width, const T* factor, const T* x, T* tile);
+  // tile[r, c] *= factor[r]
+  void (*scale_rows)(std::int64_t rows, std::int64_t width, const T* factor, T* tile);
+  // to[n] += factor from[n]
+  void (*add_scaled)(std::int64_t n, T factor, const T* from, T* to);
+
+  // One token of streaming (cpu/decode.hpp).
+  void (*decode_head)(const Decode<T>&);
+};
+
+// The table for this machine.
+template <typename T>
+const Kernels<T>& kernels();
+
+}  // namespace mhla::cpu

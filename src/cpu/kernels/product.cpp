@@ -1,0 +1,96 @@
+// Matrix products on cached operands: C[m, n] (+)= sum_k A[k, m] B[k, n].
+//
+// C is covered by register tiles of up to kTileRows x kTileVectors vectors; a step along k loads the vectors of B and
+// broadcasts each element of A, so that with 14 x 2 accumulators (AVX-512) 16 loads feed 28 multiply-adds. Row counts
+// are split evenly: 64 rows are five tiles of 13, not four of 14 and a slow one of 8.
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "cpu/kernels/simd.hpp"
+#include "cpu/kernels/table.hpp"
+
+namespace mhla::cpu::MHLA_ISA {
+namespace {
+
+enum class Order { k_major, rows };
+
+template <typename T, int MR, int NV, Order order>
+void product_tile(std::int64_t k, const T* a, std::int64_t lda, const T* b, std::int64_t ldb, T* c, std::int64_t ldc,
+                  bool accumulate) {
+  using V = Vector<T>;
+  V acc[MR][NV];
+  if (accumulate) {
+    for (int r = 0; r < MR; ++r)
+      for (int j = 0; j < NV; ++j) acc[r][j] = load_vector(c + r * ldc + j * kLanes<T>);
+  } else {
+    for (int r = 0; r < MR; ++r)
+      for (int j = 0; j < NV; ++j) acc[r][j] = V{};
+  }
+  for (std::int64_t step = 0; step < k; ++step) {
+    V bv[NV];
+    for (int j = 0; j < NV; ++j) bv[j] = load_vector(b + j * kLanes<T>);
+    for (int r = 0; r < MR; ++r) {
+      const T av = order == Order::k_major ? a[r] : a[r * kTileStride<T>];
+      for (int j = 0; j < NV; ++j) acc[r][j] += av * bv[j];
+    }
+    a += order == Order::k_major ? lda : 1;
+    b += ldb;
+  }
+  for (int r = 0; r < MR; ++r)
+    for (int j = 0; j < NV; ++j) store_vector(c + r * ldc + j * kLanes<T>, acc[r][j]);
+}
+
+template <typename T>
+using TileFunction = void (*)(std::int64_t, const T*, std::int64_t, const T*, std::int64_t, T*, std::int64_t, bool);
+
+// tiles[rows - 1]
+template <typename T, int NV, Order order, int... MR>
+constexpr std::array<TileFunction<T>, sizeof...(MR)> tile_functions(std::integer_sequence<int, MR...>) {
+  return {product_tile<T, MR + 1, NV, order>...};
+}
+
+template <typename T, int NV, Order order>
+void product_columns(const Product<T>& p, std::int64_t column, std::int32_t prefetches) {
+  static constexpr auto kTiles = tile_functions<T, NV, order>(std::make_integer_sequence<int, kTileRows>{});
+  const std::int64_t tiles = (p.m + kTileRows - 1) / kTileRows;
+  std::int64_t row = 0;
+  for (std::int64_t tile = 0; tile < tiles; ++tile) {
+    const std::int64_t rows = (p.m - row + tiles - tile - 1) / (tiles - tile);
+    const T* a = p.a + (order == Order::k_major ? row : row * kTileStride<T>);
+    kTiles[static_cast<std::size_t>(rows - 1)](p.k, a, p.lda, p.b + column, p.ldb, p.c + row * p.ldc + column, p.ldc,
+                                               p.accumulate);
+    if (p.prefetch != nullptr) p.prefetch->issue(prefetches);
+    row += rows;
+  }
+}
+
+template <typename T, Order order>
+void product(const Product<T>& p) {
+  constexpr std::int64_t kWidth = kTileVectors * kLanes<T>;
+  const std::int64_t tiles = (p.m + kTileRows - 1) / kTileRows * ((p.n + kWidth - 1) / kWidth);
+  const auto prefetches =
+      p.prefetch == nullptr ? 0 : static_cast<std::int32_t>(p.prefetch->lines() / std::max<std::int64_t>(tiles, 1) + 1);
+  std::int64_t column = 0;
+  for (; column + kWidth <= p.n; column += kWidth) product_columns<T, kTileVectors, order>(p, column, prefetches);
+  for (; column < p.n; column += kLanes<T>) product_columns<T, 1, order>(p, column, prefetches);
+}
+
+}  // namespace
+
+template <typename T>
+void product_k_major(const Product<T>& p) {
+  product<T, Order::k_major>(p);
+}
+
+template <typename T>
+void product_rows(const Product<T>& p) {
+  product<T, Order::rows>(p);
+}
+
+template void product_k_major(const Product<float>&);
+template void product_k_major(const Product<double>&);
+template void product_rows(const Product<float>&);
+template void product_rows(const Product<double>&);
+
+}  // namespace mhla::cpu::MHLA_ISA

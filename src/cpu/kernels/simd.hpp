@@ -1,0 +1,57 @@
+// Vectors of the instruction set this file is compiled for, through the compilers' portable vector extension.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+namespace mhla::cpu::MHLA_ISA {
+
+#if defined(__AVX512F__)
+constexpr int kVectorBytes = 64;
+constexpr int kTileRows = 14;  // rows of accumulators in a product, beside kTileVectors columns of vectors
+#elif defined(__AVX2__)
+constexpr int kVectorBytes = 32;
+constexpr int kTileRows = 6;
+#else
+constexpr int kVectorBytes = 16;
+constexpr int kTileRows = 6;
+#endif
+constexpr int kTileVectors = 2;
+
+template <typename T>
+struct VectorOf;
+template <>
+struct VectorOf<float> {
+  using type [[gnu::vector_size(kVectorBytes)]] = float;
+};
+template <>
+struct VectorOf<double> {
+  using type [[gnu::vector_size(kVectorBytes)]] = double;
+};
+template <typename T>
+using Vector = typename VectorOf<T>::type;
+template <typename T>
+constexpr int kLanes = kVectorBytes / sizeof(T);
+
+template <typename T>
+inline Vector<T> load_vector(const T* from) {
+  Vector<T> v;
+  std::memcpy(&v, from, sizeof v);
+  return v;
+}
+
+template <typename T>
+inline void store_vector(T* to, const Vector<T>& v) {
+  std::memcpy(to, &v, sizeof v);
+}
+
+template <typename T>
+inline T sum_lanes(const Vector<T>& v) {
+  T lanes[kLanes<T>];
+  std::memcpy(lanes, &v, sizeof v);
+  for (int step = kLanes<T> / 2; step > 0; step /= 2)
+    for (int i = 0; i < step; ++i) lanes[i] += lanes[i + step];
+  return lanes[0];
+}
+
+}  // namespace mhla::cpu::MHLA_ISA

@@ -1,0 +1,283 @@
+// Forward pass in the summary form. Per unit (sequence, kv head):
+//   1. every block: S_b = phi(K_b)^T V_b, z_b = sum phi(k)
+//   2. per query head: S~_i = sum_b m[i, b] S_b (b < i when token-causal), z~_i likewise
+//   3. every block: O_i = phi(Q_i) S~_i / denominator
+// A token-causal block is walked in chunks: m[i, i] tril(Q K^T) V inside the chunk, and S~_i += m[i, i] K^T V after it.
+#include <algorithm>
+#include <deque>
+#include <vector>
+
+#include "cpu/algorithms.hpp"
+#include "cpu/call.hpp"
+#include "cpu/causal_chunk.hpp"
+#include "cpu/denominator.hpp"
+#include "cpu/stages.hpp"
+
+namespace mhla::cpu::summary {
+namespace {
+
+// Memory of one worker.
+template <typename T>
+struct Scratch {
+  Tile<T> q, k, v, o, q_den, k_den;
+  CausalChunk<T> causal;
+  Prefetch prefetch;
+  T* denominator;
+  T* running_z;
+  T* strip;
+
+  Scratch(Workspace& w, const Call<T>& call)
+      : q(w, call.p.key_dim), k(w, call.p.key_dim), v(w, call.p.value_dim), o(w, call.p.value_dim),
+        q_den(w, call.p.key_dim), k_den(w, call.p.key_dim), causal(w, call.p.key_dim),
+        denominator(w.take<T>(kTileTokens)),
+        running_z(w.take<T>(padded<T>(call.p.key_dim))),
+        strip(w.take<T>(kStrip<T> * std::max(call.most_blocks(), kTileTokens))) {}
+};
+
+template <typename T>
+class Forward {
+ public:
+  Forward(const Call<T>& call, const ForwardArgs* args, Workspace& w, Team team)
+      : call_(call), args_(args), team_(team), kernel_(call.kernel),
+        M_(call.most_blocks()),
+        stride_(summary_stride<T>(call.p.key_dim, call.p.value_dim)),
+        S_(w.take<T>(M_ * stride_)),
+        mixed_(w.take<T>(std::max<std::int64_t>(call.layout.most_blocks(), 1) * stride_)),
+        weights_(w.take<T>(M_ * M_)),
+        denominator_(w, call, M_) {
+    for (int worker = 0; worker < team.workers(); ++worker) {
+      scratch_.emplace_back(w, call);
+      strips_.push_back(scratch_.back().strip);
+    }
+  }
+
+  void run(std::int64_t unit) {
+    s_ = &call_.sequence(unit);
+    kv_ = call_.kv_head(unit);
+    i0_ = call_.layout.first_block();
+    blocks_ = s_->blocks;
+    load_initial_state();
+    team_.for_each(blocks_, [&](int worker, std::int64_t b) { summarize(scratch_[worker], b); });
+    if (args_->final_state.S != nullptr) store_final_state();
+    for (std::int64_t h = kv_ * call_.group; h < (kv_ + 1) * call_.group; ++h) {
+      if (h == kv_ * call_.group || call_.p.mixing_per_head || call_.token_causal) mix_summaries(h);
+      if (call_.has_reference_denominator()) reference_denominators(h);
+      team_.for_each(blocks_, [&](int worker, std::int64_t b) {
+        if (call_.token_causal)
+          read_out_causal(scratch_[worker], b, h);
+        else
+          read_out(scratch_[worker], b, h);
+      });
+    }
+  }
+
+ private:
+  T* S(std::int64_t block) const { return S_ + block * stride_; }
+  T* mixed(std::int64_t local) const { return mixed_ + local * stride_; }
+  T weight(std::int64_t i, std::int64_t b) const { return mixing_[i * call_.p.mixing_blocks + b]; }
+  const ConstTensor& q_den() const { return call_.p.separate_denominator ? args_->in.q_den : args_->in.q; }
+
+  std::int64_t initial_row(std::int64_t block) const {
+    return (s_->index * call_.p.kv_heads + kv_) * call_.p.initial_blocks() + block;
+  }
+
+  void load_initial_state() {
+    const auto& p = call_.p;
+    for (std::int64_t b = 0; b < p.initial_blocks(); ++b) {
+      const T* from = static_cast<const T*>(args_->in.initial.S) + initial_row(b) * p.key_dim * p.value_dim;
+      for (std::int64_t r = 0; r < p.key_dim; ++r) {
+        T* to = S(b) + r * padded<T>(p.value_dim);
+        std::fill(std::copy_n(from + r * p.value_dim, p.value_dim, to), to + padded<T>(p.value_dim), T(0));
+      }
+      if (call_.has_denominator())
+        denominator_.set_z(b, static_cast<const T*>(args_->in.initial.z) + initial_row(b) * p.key_dim);
+    }
+  }
+
+  bool continues_initial_block(std::int64_t local) const { return local == 0 && call_.layout.filled() > 0; }
+
+  void summarize(Scratch<T>& scratch, std::int64_t local) {
+    bool started = continues_initial_block(local);
+    if (!started && call_.has_denominator()) denominator_.clear_z(i0_ + local);
+    call_.for_each_chunk(*s_, local, [&](const Chunk& chunk, const Chunk& next) {
+      call_.load(args_->in.k, call_.key_features, *s_, kv_, chunk, scratch.k);
+      call_.load(args_->in.v, call_.no_features, *s_, kv_, chunk, scratch.v);
+      scratch.prefetch.clear();
+      call_.prefetch(args_->in.k, *s_, kv_, next, call_.p.key_dim, scratch.prefetch);
+      call_.prefetch(args_->in.v, *s_, kv_, next, call_.p.value_dim, scratch.prefetch);
+      outer_product(kernel_, chunk.tokens, scratch.k, scratch.v, S(i0_ + local), started, &scratch.prefetch);
+      started = true;
+      if (call_.has_denominator())
+        denominator_.add_keys(i0_ + local, chunk.tokens, denominator_keys(scratch, chunk));
+    });
+  }
+
+  const Tile<T>& denominator_keys(Scratch<T>& scratch, const Chunk& chunk) const {
+    if (!call_.p.separate_denominator) return scratch.k;
+    call_.load(args_->in.k_den, call_.key_features, *s_, kv_, chunk, scratch.k_den);
+    return scratch.k_den;
+  }
+
+  const Tile<T>& denominator_queries(Scratch<T>& scratch, const Chunk& chunk, std::int64_t head) const {
+    if (!call_.p.separate_denominator) return scratch.q;
+    call_.load(args_->in.q_den, call_.query_features, *s_, head, chunk, scratch.q_den);
+    return scratch.q_den;
+  }
+
+  void store_final_state() {
+    const auto& p = call_.p;
+    const std::int64_t blocks = call_.final_blocks;
+    for (std::int64_t b = 0; b < blocks; ++b) {
+      const std::int64_t row = (s_->index * p.kv_heads + kv_) * blocks + b;
+      T* to = static_cast<T*>(args_->final_state.S) + row * p.key_dim * p.value_dim;
+      const bool reached = b < std::max(i0_ + blocks_, p.initial_blocks());
+      for (std::int64_t r = 0; r < p.key_dim; ++r, to += p.value_dim) {
+        if (reached)
+          std::copy_n(S(b) + r * padded<T>(p.value_dim), p.value_dim, to);
+        else
+          std::fill_n(to, p.value_dim, T(0));
+      }
+      if (call_.has_denominator())
+        denominator_.get_z(b, reached, static_cast<T*>(args_->final_state.z) + row * p.key_dim);
+    }
+  }
+
+  void mix_summaries(std::int64_t head) {
+    mixing_ = call_.mixing(args_->in, head);
+    const std::int64_t M = call_.p.mixing_blocks;
+    const std::int64_t total = i0_ + blocks_;
+    for (std::int64_t i = 0; i < blocks_; ++i)
+      for (std::int64_t b = 0; b < call_.mixing_limit(i0_ + i, total); ++b)
+        weights_[b * blocks_ + i] = mixing_[(i0_ + i) * M + b];
+    const auto sources = [&](std::int64_t i) { return Sources{0, call_.mixing_limit(i0_ + i, total)}; };
+    mix(kernel_, team_,
+        Mixing<T>{.rows = blocks_, .weights = weights_, .ldw = blocks_, .in = S_, .ld_in = stride_, .out = mixed_,
+                  .ld_out = stride_, .accumulate = false},
+        sources, stride_ - kLine<T>, strips_.data());
+    if (call_.has_paper_denominator()) denominator_.mix_z(blocks_, weights_, sources, strips_.front());
+  }
+
+  void reference_denominators(std::int64_t head) {
+    team_.for_each(blocks_, [&](int worker, std::int64_t b) {
+      auto& scratch = scratch_[worker];
+      denominator_.clear_slots(b);
+      call_.for_each_chunk(*s_, b, [&](const Chunk& chunk, const Chunk&) {
+        call_.load(q_den(), call_.query_features, *s_, head, chunk, scratch.q_den);
+        denominator_.query_slots(b, chunk, scratch.q_den, scratch.denominator);
+      });
+    });
+    denominator_.mix_slots(blocks_, weights_, strips_.front());
+  }
+
+  void read_out(Scratch<T>& scratch, std::int64_t local, std::int64_t head) {
+    call_.for_each_chunk(*s_, local, [&](const Chunk& chunk, const Chunk& next) {
+      call_.load(args_->in.q, call_.query_features, *s_, head, chunk, scratch.q);
+      scratch.prefetch.clear();
+      call_.prefetch(args_->o, *s_, head, chunk, call_.p.value_dim, scratch.prefetch);
+      call_.prefetch(args_->in.q, *s_, head, next, call_.p.key_dim, scratch.prefetch);
+      apply(kernel_, chunk.tokens, scratch.q, mixed(local), scratch.o, false, &scratch.prefetch);
+      if (call_.has_paper_denominator())
+        denominator_.paper(local, chunk.tokens, denominator_queries(scratch, chunk, head), scratch.denominator);
+      if (call_.has_reference_denominator()) denominator_.reference(local, chunk, scratch.denominator);
+      store_output(scratch, chunk, head);
+    });
+  }
+
+  void read_out_causal(Scratch<T>& scratch, std::int64_t local, std::int64_t head) {
+    const T own_weight = weight(i0_ + local, i0_ + local);
+    if (continues_initial_block(local)) {
+      const auto& p = call_.p;
+      const T* C = static_cast<const T*>(args_->in.initial.S) + initial_row(i0_) * p.key_dim * p.value_dim;
+      for (std::int64_t r = 0; r < p.key_dim; ++r)
+        for (std::int64_t c = 0; c < p.value_dim; ++c)
+          mixed(local)[r * padded<T>(p.value_dim) + c] += own_weight * C[r * p.value_dim + c];
+    }
+    if (call_.has_denominator())
+      denominator_.open_block(continues_initial_block(local)
+                                  ? static_cast<const T*>(args_->in.initial.z) + initial_row(i0_) * call_.p.key_dim
+                                  : nullptr,
+                              scratch.running_z);
+    std::int64_t left = call_.layout.block_tokens(*s_, local);
+    call_.for_each_chunk(*s_, local, [&](const Chunk& chunk, const Chunk& next) {
+      left -= chunk.tokens;
+      call_.load(args_->in.q, call_.query_features, *s_, head, chunk, scratch.q);
+      call_.load(args_->in.k, call_.key_features, *s_, kv_, chunk, scratch.k);
+      call_.load(args_->in.v, call_.no_features, *s_, kv_, chunk, scratch.v);
+      scratch.prefetch.clear();
+      call_.prefetch(args_->o, *s_, head, chunk, call_.p.value_dim, scratch.prefetch);
+      call_.prefetch(args_->in.q, *s_, head, next, call_.p.key_dim, scratch.prefetch);
+      call_.prefetch(args_->in.k, *s_, kv_, next, call_.p.key_dim, scratch.prefetch);
+      call_.prefetch(args_->in.v, *s_, kv_, next, call_.p.value_dim, scratch.prefetch);
+      apply(kernel_, chunk.tokens, scratch.q, mixed(local), scratch.o, false, &scratch.prefetch);
+      scratch.causal.scores(kernel_, chunk.tokens, scratch.q, scratch.k, own_weight);
+      scratch.causal.apply_lower(kernel_, chunk.tokens, scratch.v, scratch.o);
+      if (call_.has_denominator())
+        denominator_.causal(local, chunk.tokens, own_weight, denominator_queries(scratch, chunk, head),
+                            denominator_keys(scratch, chunk), scratch.running_z, scratch.denominator);
+      store_output(scratch, chunk, head);
+      if (left > 0) {
+        std::fill_n(scratch.denominator, chunk.tokens, own_weight);
+        for (std::int64_t panel = 0; panel < scratch.k.panels(); ++panel)
+          kernel_.scale_rows(chunk.tokens, scratch.k.padded_width(panel), scratch.denominator, scratch.k.panel(panel));
+        outer_product(kernel_, chunk.tokens, scratch.k, scratch.v, mixed(local), true);
+      }
+    });
+  }
+
+  void store_output(Scratch<T>& scratch, const Chunk& chunk, std::int64_t head) {
+    if (!call_.has_denominator()) return call_.store(args_->o, *s_, head, chunk, scratch.o, nullptr);
+    for (std::int64_t t = 0; t < chunk.tokens; ++t) scratch.denominator[t] = T(1) / scratch.denominator[t];
+    call_.store(args_->o, *s_, head, chunk, scratch.o, scratch.denominator);
+  }
+
+  const Call<T>& call_;
+  const ForwardArgs* args_;
+  Team team_;
+  const Kernels<T>& kernel_;
+  std::int64_t M_;
+  std::int64_t stride_;
+  T* S_;
+  T* mixed_;
+  T* weights_;
+  Denominator<T> denominator_;
+  std::deque<Scratch<T>> scratch_;
+  std::vector<T*> strips_;
+
+  const Sequence* s_ = nullptr;
+  std::int64_t kv_ = 0;
+  std::int64_t i0_ = 0;
+  std::int64_t blocks_ = 0;
+  const T* mixing_ = nullptr;
+};
+
+}  // namespace
+
+template <typename T>
+std::size_t forward_workspace(const Problem& problem, int threads) {
+  const Call<T> call(problem);
+  const Schedule schedule(call.units(), threads);
+  Workspace measure;
+  for (int i = 0; i < schedule.side_by_side; ++i)
+    Forward<T>(call, nullptr, measure, Team(serial(), schedule.per_unit));
+  return measure.used();
+}
+
+template <typename T>
+void forward(const Problem& problem, const ForwardArgs& args, const Parallel& parallel, int threads) {
+  const Call<T> call(problem);
+  const Schedule schedule(call.units(), threads);
+  Workspace workspace(args.run.workspace);
+  std::deque<Forward<T>> forwards;
+  for (int i = 0; i < schedule.side_by_side; ++i)
+    forwards.emplace_back(call, &args, workspace, schedule.per_unit > 1 ? Team(parallel, schedule.per_unit) : Team());
+  Team(parallel, schedule.side_by_side).for_each(call.units(), [&](int worker, std::int64_t unit) {
+    forwards[static_cast<std::size_t>(worker)].run(unit);
+  });
+}
+
+template std::size_t forward_workspace<float>(const Problem&, int);
+template std::size_t forward_workspace<double>(const Problem&, int);
+template void forward<float>(const Problem&, const ForwardArgs&, const Parallel&, int);
+template void forward<double>(const Problem&, const ForwardArgs&, const Parallel&, int);
+
+}  // namespace mhla::cpu::summary
