@@ -31,24 +31,24 @@ struct Options {
 
 struct Problem {
   DType dtype = DType::f32;
-  std::int64_t batch = 1;      // B
-  std::int64_t heads = 1;      // H, of q and o
-  std::int64_t kv_heads = 1;   // heads of k and v; divides `heads`, each serves heads / kv_heads consecutive query heads
-  std::int64_t key_dim = 0;    // Dk
-  std::int64_t value_dim = 0;  // Dv
+  std::int64_t batch = 1;     // B
+  std::int64_t heads = 1;     // H, of q and o
+  std::int64_t kv_heads = 1;  // heads of k and v; divides `heads`, each serves heads / kv_heads consecutive query heads
+  std::int64_t key_dim = 0;   // Dk
+  std::int64_t value_dim = 0;                   // Dv
   Partition partition = Partition::line(0, 1);  // of the N tokens of one batch row
   Options options;
 
-  // Size of the given mixing matrix: [M, M], or [H, M, M] with `mixing_per_head`. Must equal the number of blocks; causal
-  // and packed calls also accept a larger one, whose leading corner applies.
+  // Size of the given mixing matrix: [M, M], or [H, M, M] with `mixing_per_head`. Must equal the number of blocks;
+  // causal and packed calls also accept a larger one, whose leading corner applies.
   std::int64_t mixing_blocks = 0;
   bool mixing_per_head = false;
 
   // Inputs q_den and k_den are given: other q and k for the denominator, as rotary models need.
   bool separate_denominator = false;
 
-  // Packed sequences: batch is 1, the N tokens are a concatenation and sequence s is [cu_seqlens[s], cu_seqlens[s + 1]).
-  // Each starts a new block of the partition, which must be a line.
+  // Packed sequences: batch is 1, the N tokens are a concatenation and sequence s is [cu_seqlens[s], cu_seqlens[s +
+  // 1]). Each starts a new block of the partition, which must be a line.
   std::vector<std::int64_t> cu_seqlens;
 
   // Causal calls only: tokens already seen, given as the summaries of their blocks (the last may be partly filled when
@@ -60,7 +60,7 @@ struct Problem {
     return cu_seqlens.empty() ? batch : static_cast<std::int64_t>(cu_seqlens.size()) - 1;
   }
   std::int64_t initial_blocks() const;  // blocks of the initial state
-  std::int64_t final_blocks() const;    // blocks of the final state: those of the longest sequence, initial ones included
+  std::int64_t final_blocks() const;  // blocks of the final state: those of the longest sequence, initial ones included
 };
 
 // A [batch, tokens, heads, dim] tensor; strides in elements, the last axis is contiguous.
@@ -92,7 +92,7 @@ using ConstSummaries = BasicSummaries<const void*>;
 
 struct Inputs {
   ConstTensor q, k, v;
-  ConstTensor q_den, k_den;  // with Problem::separate_denominator, else null
+  ConstTensor q_den, k_den;      // with Problem::separate_denominator, else null
   const void* mixing = nullptr;  // accumulation type, contiguous
   ConstSummaries initial;        // null: starts from nothing
 };
@@ -112,13 +112,13 @@ struct ForwardArgs {
 
 struct BackwardArgs {
   Inputs in;
-  ConstTensor o;    // the forward output; needed with a normaliser
-  ConstTensor d_o;  // gradient of o
+  ConstTensor o;           // the forward output; needed with a normaliser
+  ConstTensor d_o;         // gradient of o
   ConstSummaries d_final;  // gradient of the final state; null: zero
   Tensor d_q, d_k, d_v;
-  Tensor d_q_den, d_k_den;     // where q_den and k_den are given
-  void* d_mixing = nullptr;    // shape of mixing; null: not wanted
-  Summaries d_initial;         // null: not wanted
+  Tensor d_q_den, d_k_den;   // where q_den and k_den are given
+  void* d_mixing = nullptr;  // shape of mixing; null: not wanted
+  Summaries d_initial;       // null: not wanted
   Execution run;
 };
 
@@ -129,7 +129,7 @@ class Plan {
   int threads() const { return threads_; }
   std::size_t forward_workspace() const { return forward_workspace_; }    // bytes
   std::size_t backward_workspace() const { return backward_workspace_; }  // bytes
-  double forward_flops() const;   // arithmetic of the mathematics: no padding, nothing recomputed
+  double forward_flops() const;  // arithmetic of the mathematics: no padding, nothing recomputed
   double backward_flops() const;
   std::size_t token_bytes() const;  // q, k, v, o moved once
 

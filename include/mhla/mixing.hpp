@@ -52,7 +52,8 @@ void project_mixing(std::span<double> mixing, std::int64_t blocks, bool normaliz
                     double high = 1.0);
 
 // A trained matrix for another layout with the same number of axes: entry (i, b) is read at the query block's relative
-// position in the layout and the source block's, by multilinear interpolation. Row sums are those of the interpolated rows.
+// position in the layout and the source block's, by multilinear interpolation. Row sums are those of the interpolated
+// rows.
 std::vector<double> resize_mixing(std::span<const double> mixing, const Partition& from, const Partition& to);
 
 // Row `block` (block + 1 entries) of a causal matrix trained for `trained` blocks.

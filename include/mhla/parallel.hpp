@@ -6,8 +6,8 @@
 
 namespace mhla {
 
-// Runs task(0) .. task(count - 1), in any order, on up to `threads` threads and returns when all are done. The result of
-// the operator never depends on how tasks are spread.
+// Runs task(0) .. task(count - 1), in any order, on up to `threads` threads and returns when all are done. The result
+// of the operator never depends on how tasks are spread.
 struct Parallel {
   int threads = 1;
   std::function<void(std::int64_t count, const std::function<void(std::int64_t)>& task)> for_each;

@@ -31,10 +31,10 @@ class Partition {
   std::span<const std::int64_t> extents() const { return {extents_.data(), static_cast<std::size_t>(axes_)}; }
   std::span<const std::int64_t> blocks_per_axis() const { return {counts_.data(), static_cast<std::size_t>(axes_)}; }
 
-  std::int64_t tokens() const { return tokens_; }              // N
-  std::int64_t blocks() const { return blocks_; }              // M
-  std::int64_t block_capacity() const { return capacity_; }    // tokens of a full (interior) block, at least 1
-  std::int64_t block_tokens(std::int64_t block) const;         // tokens of this block
+  std::int64_t tokens() const { return tokens_; }            // N
+  std::int64_t blocks() const { return blocks_; }            // M
+  std::int64_t block_capacity() const { return capacity_; }  // tokens of a full (interior) block, at least 1
+  std::int64_t block_tokens(std::int64_t block) const;       // tokens of this block
   bool is_line() const { return axes_ == 1; }
 
   // Block of a token, and its place inside the block counted in the raster order of a *full* block, so that equal

@@ -26,8 +26,8 @@ struct StateConfig {
   BeyondTrained beyond = BeyondTrained::error;
 };
 
-// What a causal MHLA layer remembers: the summaries of finished blocks that may still be mixed, the running summary of the
-// open block, and P_i = sum_{b < i} m[i, b] S_b, mixed once when block i opens. A token costs O(Dk Dv) per head.
+// What a causal MHLA layer remembers: the summaries of finished blocks that may still be mixed, the running summary of
+// the open block, and P_i = sum_{b < i} m[i, b] S_b, mixed once when block i opens. A token costs O(Dk Dv) per head.
 class State {
  public:
   // `mixing` is in the accumulation type and copied.

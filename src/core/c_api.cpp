@@ -89,6 +89,7 @@ Problem to_problem(const mhla_problem& p) {
   problem.options = to_options(p.options);
   problem.mixing_blocks = p.mixing_blocks;
   problem.mixing_per_head = p.mixing_per_head;
+  problem.separate_denominator = p.separate_denominator;
   if (p.cu_seqlens != nullptr) problem.cu_seqlens.assign(p.cu_seqlens, p.cu_seqlens + p.cu_seqlens_count);
   problem.initial_tokens = p.initial_tokens;
   return problem;

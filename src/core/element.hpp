@@ -23,7 +23,9 @@ struct BFloat16 {
     bits = static_cast<std::uint16_t>(is_nan ? (word >> 16U) | 0x40U : (word + 0x7fffU + ((word >> 16U) & 1U)) >> 16U);
   }
   [[gnu::always_inline]] explicit BFloat16(double value) : BFloat16(static_cast<float>(value)) {}
-  [[gnu::always_inline]] explicit operator float() const { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16U); }
+  [[gnu::always_inline]] explicit operator float() const {
+    return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16U);
+  }
   [[gnu::always_inline]] explicit operator double() const { return static_cast<float>(*this); }
 };
 

@@ -22,8 +22,7 @@ struct Sequence {
 class Layout {
  public:
   explicit Layout(const Problem& problem)
-      : partition_(problem.partition),
-        first_block_(problem.initial_tokens / partition_.block_capacity()),
+      : partition_(problem.partition), first_block_(problem.initial_tokens / partition_.block_capacity()),
         filled_(problem.initial_tokens % partition_.block_capacity()) {
     const auto count = problem.sequences();
     sequences_.reserve(static_cast<std::size_t>(count));
@@ -59,7 +58,8 @@ class Layout {
     Runs(const Layout& layout, const Sequence& sequence, std::int64_t local) {
       if (layout.partition_.is_line()) {
         const std::int64_t begin = layout.line_begin(local);
-        only_ = {sequence.first_token + begin, local == 0 ? layout.filled_ : 0, layout.line_end(sequence, local) - begin};
+        only_ = {sequence.first_token + begin, local == 0 ? layout.filled_ : 0,
+                 layout.line_end(sequence, local) - begin};
       } else {
         grid_ = layout.partition_.runs(local);
         is_grid_ = true;

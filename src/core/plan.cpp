@@ -54,7 +54,8 @@ bool dense_form_exists(const Problem& p) {
 }
 
 // Relative times of the two forms on a CPU. The dense form computes masked tiles in full and reads its keys transposed;
-// its products run on longer rows than the mixing of small summaries, which is worth the factor below (measured, bench/).
+// its products run on longer rows than the mixing of small summaries, which is worth the factor below (measured,
+// bench/).
 Algorithm cheaper(const Problem& p) {
   if (!dense_form_exists(p) || p.options.masking != Masking::none) return Algorithm::summary;
   const Work work = work_of(p);
@@ -70,9 +71,11 @@ std::size_t workspace(const Problem& p, Algorithm algorithm, int threads, bool i
   const auto size = [&]<typename T>() {
     if (algorithm == Algorithm::dense)
       return is_backward ? cpu::dense::backward_workspace<T>(p, threads) : cpu::dense::forward_workspace<T>(p, threads);
-    return is_backward ? cpu::summary::backward_workspace<T>(p, threads) : cpu::summary::forward_workspace<T>(p, threads);
+    return is_backward ? cpu::summary::backward_workspace<T>(p, threads)
+                       : cpu::summary::forward_workspace<T>(p, threads);
   };
-  return accumulation_type(p.dtype) == DType::f64 ? size.template operator()<double>() : size.template operator()<float>();
+  return accumulation_type(p.dtype) == DType::f64 ? size.template operator()<double>()
+                                                  : size.template operator()<float>();
 }
 
 }  // namespace
@@ -111,13 +114,13 @@ Plan plan(const Problem& problem, int threads) {
   if (threads < 0) throw Error("threads is " + std::to_string(threads) + "; it must be positive, or 0 for the default");
   if (problem.options.algorithm == Algorithm::dense && !dense_form_exists(problem))
     throw Error(
-        "algorithm is dense, which has no form for initial_tokens, q_den and k_den or normalizer reference; use summary or "
+        "algorithm is dense, which has no form for initial_tokens, q_den and k_den or normalizer reference; use "
+        "summary or "
         "automatic");
   Plan plan;
   plan.problem_ = problem;
   plan.threads_ = threads == 0 ? default_parallel().threads : threads;
-  plan.algorithm_ =
-      problem.options.algorithm == Algorithm::automatic ? cheaper(problem) : problem.options.algorithm;
+  plan.algorithm_ = problem.options.algorithm == Algorithm::automatic ? cheaper(problem) : problem.options.algorithm;
   plan.forward_workspace_ = workspace(problem, plan.algorithm_, plan.threads_, false);
   plan.backward_workspace_ = workspace(problem, plan.algorithm_, plan.threads_, true);
   return plan;

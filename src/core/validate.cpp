@@ -106,8 +106,8 @@ void require_finite_mixing(const void* data, const Problem& p) {
     for (std::int64_t i = 0; i < used; ++i)
       for (std::int64_t b = 0; b < (causal ? i + 1 : used); ++b) {
         if (std::isfinite(mixing[(h * M + i) * M + b])) continue;
-        throw Error("mixing" + (p.mixing_per_head ? "[" + text(h) + "]" : std::string()) + "[" + text(i) + "][" + text(b) +
-                    "] is not finite");
+        throw Error("mixing" + (p.mixing_per_head ? "[" + text(h) + "]" : std::string()) + "[" + text(i) + "][" +
+                    text(b) + "] is not finite");
       }
 }
 

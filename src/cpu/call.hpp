@@ -76,14 +76,10 @@ template <typename T>
 class Call {
  public:
   explicit Call(const Problem& problem)
-      : p(problem),
-        layout(problem),
-        kernel(kernels<T>()),
+      : p(problem), layout(problem), kernel(kernels<T>()),
         query_features{p.options.feature_map, p.options.scale, p.options.feature_eps},
-        key_features{p.options.feature_map, 1.0, p.options.feature_eps},
-        group(p.heads / p.kv_heads),
-        token_causal(p.options.masking == Masking::token_causal),
-        final_blocks(p.final_blocks()) {}
+        key_features{p.options.feature_map, 1.0, p.options.feature_eps}, group(p.heads / p.kv_heads),
+        token_causal(p.options.masking == Masking::token_causal), final_blocks(p.final_blocks()) {}
 
   const Problem& p;
   const Layout layout;
@@ -117,9 +113,12 @@ class Call {
   // Sources mixed for query block i: [0, limit). Token-causal calls treat the block itself apart.
   std::int64_t mixing_limit(std::int64_t i, std::int64_t blocks) const {
     switch (p.options.masking) {
-      case Masking::none: return blocks;
-      case Masking::block_causal: return i + 1;
-      case Masking::token_causal: return i;
+      case Masking::none:
+        return blocks;
+      case Masking::block_causal:
+        return i + 1;
+      case Masking::token_causal:
+        return i;
     }
     return blocks;
   }
@@ -151,8 +150,8 @@ class Call {
 
   // Asks for the chunk's rows of a tensor while the next products run.
   template <typename Pointer>
-  void prefetch(const BasicTensor<Pointer>& x, const Sequence& s, std::int64_t head, const Chunk& chunk, std::int64_t dim,
-                Prefetch& list) const {
+  void prefetch(const BasicTensor<Pointer>& x, const Sequence& s, std::int64_t head, const Chunk& chunk,
+                std::int64_t dim, Prefetch& list) const {
     const auto size = static_cast<std::int64_t>(element_size(p.dtype));
     for (std::int64_t r = 0; r < chunk.run_count; ++r) {
       const auto& run = chunk.runs[static_cast<std::size_t>(r)];

@@ -1,5 +1,5 @@
-// The part of a token-causal call inside one chunk of tokens: A = weight * tril(X Y^T), and its products with other tiles.
-// Rows are taken in groups, so that the empty upper right is mostly not computed.
+// The part of a token-causal call inside one chunk of tokens: A = weight * tril(X Y^T), and its products with other
+// tiles. Rows are taken in groups, so that the empty upper right is mostly not computed.
 #pragma once
 
 #include <algorithm>

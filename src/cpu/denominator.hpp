@@ -51,8 +51,14 @@ class Denominator {
   template <typename SourcesOf>
   void mix_z(std::int64_t rows, const T* weights, SourcesOf&& sources, T* strip) {
     mix_columns(kernel_,
-                Mixing<T>{.rows = rows, .weights = weights, .ldw = rows, .in = z_, .ld_in = width_, .out = mixed_z_,
-                          .ld_out = width_, .accumulate = false},
+                Mixing<T>{.rows = rows,
+                          .weights = weights,
+                          .ldw = rows,
+                          .in = z_,
+                          .ld_in = width_,
+                          .out = mixed_z_,
+                          .ld_out = width_,
+                          .accumulate = false},
                 sources, 0, width_, strip);
   }
 
@@ -96,10 +102,17 @@ class Denominator {
   }
 
   void mix_slots(std::int64_t rows, const T* weights, T* strip) {
-    mix_columns(kernel_,
-                Mixing<T>{.rows = rows, .weights = weights, .ldw = rows, .in = slots_, .ld_in = slot_width_,
-                          .out = mixed_slots_, .ld_out = slot_width_, .accumulate = false},
-                [rows](std::int64_t) { return Sources{0, rows}; }, 0, slot_width_, strip);
+    mix_columns(
+        kernel_,
+        Mixing<T>{.rows = rows,
+                  .weights = weights,
+                  .ldw = rows,
+                  .in = slots_,
+                  .ld_in = slot_width_,
+                  .out = mixed_slots_,
+                  .ld_out = slot_width_,
+                  .accumulate = false},
+        [rows](std::int64_t) { return Sources{0, rows}; }, 0, slot_width_, strip);
   }
 
   void reference(std::int64_t local, const Chunk& chunk, T* out) const {

@@ -59,16 +59,28 @@ class DenominatorGradient {
   template <typename SourcesOf>
   void mix_z(std::int64_t rows, const T* weights, std::int64_t ldw, SourcesOf&& sources, bool accumulate, T* strip) {
     mix_columns(kernel_,
-                Mixing<T>{.rows = rows, .weights = weights, .ldw = ldw, .in = d_mixed_z_, .ld_in = forward_.z_width(),
-                          .out = d_z_, .ld_out = forward_.z_width(), .accumulate = accumulate},
+                Mixing<T>{.rows = rows,
+                          .weights = weights,
+                          .ldw = ldw,
+                          .in = d_mixed_z_,
+                          .ld_in = forward_.z_width(),
+                          .out = d_z_,
+                          .ld_out = forward_.z_width(),
+                          .accumulate = accumulate},
                 sources, 0, forward_.z_width(), strip);
   }
   void mix_slots(std::int64_t rows, const T* weights, std::int64_t ldw, T* strip) {
-    mix_columns(kernel_,
-                Mixing<T>{.rows = rows, .weights = weights, .ldw = ldw, .in = d_slots_,
-                          .ld_in = forward_.slot_width(), .out = mixed_d_slots_, .ld_out = forward_.slot_width(),
-                          .accumulate = false},
-                [rows](std::int64_t) { return Sources{0, rows}; }, 0, forward_.slot_width(), strip);
+    mix_columns(
+        kernel_,
+        Mixing<T>{.rows = rows,
+                  .weights = weights,
+                  .ldw = ldw,
+                  .in = d_slots_,
+                  .ld_in = forward_.slot_width(),
+                  .out = mixed_d_slots_,
+                  .ld_out = forward_.slot_width(),
+                  .accumulate = false},
+        [rows](std::int64_t) { return Sources{0, rows}; }, 0, forward_.slot_width(), strip);
   }
 
   // The part of a token-causal block's own keys: d_q_t += d_den_t m z_t with z_t the running sum up to t.

@@ -1,6 +1,6 @@
-// The dense form, forward and backward: O = (A * w) V with A = phi(Q) phi(K)^T and w[t, s] = m[block(t), block(s)] where
-// t may see s. The paper's denominator is the row sum of A * w, as if V had one more column of ones. Tokens are kept in
-// block order, so that the weights of a query block's rows are one vector.
+// The dense form, forward and backward: O = (A * w) V with A = phi(Q) phi(K)^T and w[t, s] = m[block(t), block(s)]
+// where t may see s. The paper's denominator is the row sum of A * w, as if V had one more column of ones. Tokens are
+// kept in block order, so that the weights of a query block's rows are one vector.
 #include <algorithm>
 #include <deque>
 #include <vector>
@@ -19,11 +19,9 @@ class Unit {
  public:
   Unit(const Call<T>& call, const Inputs* in, Workspace& w)
       : call_(call), in_(in), kernel_(call.kernel), N_(call.p.partition.tokens()), ld_(padded<T>(N_)),
-        keys_(w.take<T>(call.p.key_dim * ld_)),
-        values_(w.take<T>(N_ * padded<T>(call.p.value_dim))),
-        weights_(w.take<T>(ld_)),
-        tile_k_(w, call.p.key_dim), tile_v_(w, call.p.value_dim),
-        q(w, call.p.key_dim), A(w, N_) {}
+        keys_(w.take<T>(call.p.key_dim * ld_)), values_(w.take<T>(N_ * padded<T>(call.p.value_dim))),
+        weights_(w.take<T>(ld_)), tile_k_(w, call.p.key_dim), tile_v_(w, call.p.value_dim), q(w, call.p.key_dim),
+        A(w, N_) {}
 
   void open(std::int64_t unit) {
     s = &call_.sequence(unit);
@@ -145,15 +143,12 @@ class Backward {
  public:
   Backward(const Call<T>& call, const BackwardArgs* args, MixingGradient<T>* d_mixing, Workspace& w)
       : call_(call), args_(args), d_mixing_(d_mixing), kernel_(call.kernel),
-        unit_(call, args == nullptr ? nullptr : &args->in, w),
-        N_(call.p.partition.tokens()),
+        unit_(call, args == nullptr ? nullptr : &args->in, w), N_(call.p.partition.tokens()),
         key_width_(padded<T>(call.p.key_dim)), value_width_(padded<T>(call.p.value_dim)),
-        key_rows_(w.take<T>(N_ * key_width_)),
-        values_transposed_(w.take<T>(call.p.value_dim * padded<T>(N_))),
-        d_keys_(w.take<T>(N_ * key_width_)),
-        d_values_(w.take<T>(N_ * value_width_)),
-        o_(w, call.p.value_dim), d_o_(w, call.p.value_dim), d_q_(w, call.p.key_dim), d_v_(w, call.p.value_dim),
-        B_(w, N_), inverse_(w.take<T>(kTileTokens)), d_den_(w.take<T>(kTileTokens)) {}
+        key_rows_(w.take<T>(N_ * key_width_)), values_transposed_(w.take<T>(call.p.value_dim * padded<T>(N_))),
+        d_keys_(w.take<T>(N_ * key_width_)), d_values_(w.take<T>(N_ * value_width_)), o_(w, call.p.value_dim),
+        d_o_(w, call.p.value_dim), d_q_(w, call.p.key_dim), d_v_(w, call.p.value_dim), B_(w, N_),
+        inverse_(w.take<T>(kTileTokens)), d_den_(w.take<T>(kTileTokens)) {}
 
   void run(std::int64_t index, std::int64_t part) {
     unit_.open(index);
@@ -252,7 +247,8 @@ class Backward {
   static void fill_rows(const Tile<T>& tile, std::int64_t tokens, const T* from, std::int64_t ld) {
     for (std::int64_t panel = 0; panel < tile.panels(); ++panel)
       for (std::int64_t t = 0; t < tokens; ++t)
-        std::copy_n(from + t * ld + panel * kPanel<T>, tile.padded_width(panel), tile.panel(panel) + t * kTileStride<T>);
+        std::copy_n(from + t * ld + panel * kPanel<T>, tile.padded_width(panel),
+                    tile.panel(panel) + t * kTileStride<T>);
   }
 
   void store_key_gradients() {

@@ -50,9 +50,12 @@ InstructionSet chosen() {
 
 std::string_view cpu_isa() {
   switch (chosen()) {
-    case InstructionSet::avx512: return "avx512";
-    case InstructionSet::avx2: return "avx2";
-    case InstructionSet::portable: break;
+    case InstructionSet::avx512:
+      return "avx512";
+    case InstructionSet::avx2:
+      return "avx2";
+    case InstructionSet::portable:
+      break;
   }
   return "portable";
 }
@@ -63,9 +66,12 @@ template <typename T>
 const Kernels<T>& kernels() {
 #if defined(MHLA_HAVE_X86)
   switch (chosen()) {
-    case InstructionSet::avx512: return avx512::table<T>();
-    case InstructionSet::avx2: return avx2::table<T>();
-    case InstructionSet::portable: break;
+    case InstructionSet::avx512:
+      return avx512::table<T>();
+    case InstructionSet::avx2:
+      return avx2::table<T>();
+    case InstructionSet::portable:
+      break;
   }
 #endif
   return portable::table<T>();

@@ -19,9 +19,9 @@ constexpr std::int64_t padded(std::int64_t dim) {
   return (dim + kLine<T> - 1) / kLine<T> * kLine<T>;
 }
 
-// A tile holds up to kTileTokens rows; its columns come in panels of kPanel, each stored with the compile-time row stride
-// kTileStride: row addresses inside the kernels are then constant offsets, and an odd number of cache lines spreads
-// the rows over the cache sets.
+// A tile holds up to kTileTokens rows; its columns come in panels of kPanel, each stored with the compile-time row
+// stride kTileStride: row addresses inside the kernels are then constant offsets, and an odd number of cache lines
+// spreads the rows over the cache sets.
 constexpr std::int64_t kTileTokens = 64;
 template <typename T>
 constexpr std::int64_t kPanel = 1024 / sizeof(T);
@@ -35,7 +35,8 @@ class Prefetch {
   void clear() { rows_ = next_row_ = next_line_ = lines_ = 0; }
   void add(const std::byte* row, std::int64_t bytes) {
     if (rows_ == kMost) return;
-    const auto lines = static_cast<std::int32_t>((bytes + static_cast<std::int64_t>(kLineBytes) - 1) / static_cast<std::int64_t>(kLineBytes));
+    const auto lines = static_cast<std::int32_t>((bytes + static_cast<std::int64_t>(kLineBytes) - 1) /
+                                                 static_cast<std::int64_t>(kLineBytes));
     row_[rows_++] = {row, lines};
     lines_ += lines;
   }
@@ -91,7 +92,8 @@ struct Kernels {
   void (*product_k_major)(const Product<T>&);
   // A[k, m] = a[m * kTileStride + k]: the rows of a tile.
   void (*product_rows)(const Product<T>&);
-  // acc[(i * columns + b) * kLine + lane] += x[i * ldx + e] y[b * ldy + e], lanes running over e; n a multiple of kLine.
+  // acc[(i * columns + b) * kLine + lane] += x[i * ldx + e] y[b * ldy + e], lanes running over e; n a multiple of
+  // kLine.
   void (*gram)(std::int64_t rows, std::int64_t columns, std::int64_t n, const T* x, std::int64_t ldx, const T* y,
                std::int64_t ldy, T* acc);
 

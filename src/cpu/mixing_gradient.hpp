@@ -1,5 +1,5 @@
-// d_mixing, summed over sequences and heads in an order that does not depend on threads: units are cut into a fixed number
-// of consecutive parts, each part sums on its own, and the parts are added in order at the end.
+// d_mixing, summed over sequences and heads in an order that does not depend on threads: units are cut into a fixed
+// number of consecutive parts, each part sums on its own, and the parts are added in order at the end.
 #pragma once
 
 #include <algorithm>
@@ -59,8 +59,7 @@ class BlockProducts {
  public:
   static constexpr std::int64_t kRows = 64;
 
-  BlockProducts(Workspace& w, std::int64_t blocks)
-      : acc_(w.take<T>(std::min(kRows, blocks) * blocks * kLine<T>)) {}
+  BlockProducts(Workspace& w, std::int64_t blocks) : acc_(w.take<T>(std::min(kRows, blocks) * blocks * kLine<T>)) {}
 
   void start(std::int64_t rows, std::int64_t columns) {
     rows_ = rows;

@@ -1,5 +1,6 @@
 // The operator by its definition, in double: o_t = sum_s w(t, s) (q_t . k_s) v_s / denominator, with
-// w(t, s) = m[block(t), block(s)] where t may see s and 0 elsewhere. Read this file first; the fast kernels compute the same.
+// w(t, s) = m[block(t), block(s)] where t may see s and 0 elsewhere. Read this file first; the fast kernels compute the
+// same.
 #include <optional>
 #include <vector>
 
@@ -15,9 +16,8 @@ namespace {
 using Matrix = std::vector<std::vector<double>>;
 
 double read(const void* data, DType dtype, std::int64_t at) {
-  return with_element_type(dtype, [&](auto tag) {
-    return static_cast<double>(static_cast<const typename decltype(tag)::type*>(data)[at]);
-  });
+  return with_element_type(
+      dtype, [&](auto tag) { return static_cast<double>(static_cast<const typename decltype(tag)::type*>(data)[at]); });
 }
 
 void write(void* data, DType dtype, std::int64_t at, double value) {
@@ -96,9 +96,12 @@ class Operator {
 
   bool visible(const Head& head, std::size_t t, std::size_t s) const {
     switch (p_.options.masking) {
-      case Masking::none: return true;
-      case Masking::block_causal: return head.block[s] <= head.block[t];
-      case Masking::token_causal: return s <= t;
+      case Masking::none:
+        return true;
+      case Masking::block_causal:
+        return head.block[s] <= head.block[t];
+      case Masking::token_causal:
+        return s <= t;
     }
     return true;
   }

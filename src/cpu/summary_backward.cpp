@@ -1,5 +1,5 @@
-// Backward pass in the summary form; nothing is kept from the forward pass but its output. Summaries are held transposed,
-// [Dv, Dk], because dQ = dU S~^T and dK = V dS^T read them that way. Per unit (sequence, kv head):
+// Backward pass in the summary form; nothing is kept from the forward pass but its output. Summaries are held
+// transposed, [Dv, Dk], because dQ = dU S~^T and dK = V dS^T read them that way. Per unit (sequence, kv head):
 //   1. every block: S_b^T = V_b^T phi(K_b)
 //   2. per query head: S~_i^T, then every block: dU = dO / den, dQ_i = dU S~_i^T, G_i^T = dU^T phi(Q_i) in its place;
 //      dm[i, b] += <G_i, S_b>;  dS_b^T += sum_i m[i, b] G_i^T
@@ -16,6 +16,7 @@
 #include "cpu/denominator_gradient.hpp"
 #include "cpu/mixing_gradient.hpp"
 #include "cpu/stages.hpp"
+#include "cpu/state_tensors.hpp"
 
 namespace mhla::cpu::summary {
 namespace {
@@ -40,11 +41,8 @@ struct Scratch {
       : q(w, call.p.key_dim), k(w, call.p.key_dim), v(w, call.p.value_dim), o(w, call.p.value_dim),
         d_o(w, call.p.value_dim), q_den(w, call.p.key_dim), k_den(w, call.p.key_dim), d_q(w, call.p.key_dim),
         d_k(w, call.p.key_dim), d_v(w, call.p.value_dim), d_den_rows(w, call.p.key_dim), own(w, call.p.key_dim),
-        causal(w, std::max(call.p.key_dim, call.p.value_dim)),
-        products(w, call.most_blocks()),
-        inverse(w.take<T>(kTileTokens)),
-        d_den(w.take<T>(kTileTokens)),
-        running_z(w.take<T>(padded<T>(call.p.key_dim))),
+        causal(w, std::max(call.p.key_dim, call.p.value_dim)), products(w, call.most_blocks()),
+        inverse(w.take<T>(kTileTokens)), d_den(w.take<T>(kTileTokens)), running_z(w.take<T>(padded<T>(call.p.key_dim))),
         suffix_z(w.take<T>(call.group * padded<T>(call.p.key_dim))),
         square(w.take<T>(call.p.value_dim * padded<T>(call.p.key_dim))),
         running_S(w.take<T>(call.p.value_dim * padded<T>(call.p.key_dim))),
@@ -63,19 +61,18 @@ template <typename T>
 class Backward {
  public:
   Backward(const Call<T>& call, const BackwardArgs* args, MixingGradient<T>* d_mixing, Workspace& w, Team team)
-      : call_(call), args_(args), d_mixing_(d_mixing), team_(team), kernel_(call.kernel),
-        M_(call.most_blocks()),
+      : call_(call), args_(args), d_mixing_(d_mixing), team_(team), kernel_(call.kernel), M_(call.most_blocks()),
         width_(call.p.value_dim * padded<T>(call.p.key_dim)),
-        stride_(summary_stride<T>(call.p.value_dim, call.p.key_dim)),
-        S_(w.take<T>(M_ * stride_)),
+        stride_(summary_stride<T>(call.p.value_dim, call.p.key_dim)), S_(w.take<T>(M_ * stride_)),
         mixed_(w.take<T>(std::max<std::int64_t>(call.layout.most_blocks(), 1) * stride_)),
-        d_S_(call.group == 1 ? S_ : w.take<T>(M_ * stride_)),
-        weights_(w.take<T>(M_ * M_)),
+        d_S_(call.group == 1 ? S_ : w.take<T>(M_ * stride_)), weights_(w.take<T>(M_ * M_)),
         own_gradient_(w.take<T>(M_)),
         inverse_(w.take<T>(call.has_denominator() && call.token_causal ? call.group * call.p.partition.tokens() : 0)),
         d_den_(w.take<T>(call.has_denominator() && call.token_causal ? call.group * call.p.partition.tokens() : 0)),
-        denominator_(w, call, M_),
-        gradient_(w, call, denominator_, M_) {
+        denominator_(w, call, M_), gradient_(w, call, denominator_, M_),
+        initial_(call, args == nullptr ? ConstSummaries{} : args->in.initial, call.p.initial_blocks()),
+        d_initial_(call, args == nullptr ? Summaries{} : args->d_initial, call.p.initial_blocks()),
+        d_final_(call, args == nullptr ? ConstSummaries{} : args->d_final, call.final_blocks) {
     for (int worker = 0; worker < team.workers(); ++worker) {
       scratch_.emplace_back(w, call);
       strips_.push_back(scratch_.back().strip);
@@ -89,7 +86,10 @@ class Backward {
     kv_ = call_.kv_head(unit);
     i0_ = call_.layout.first_block();
     blocks_ = s_->blocks;
-    total_ = std::max(i0_ + blocks_, call_.p.initial_blocks());
+    total_ = std::max(i0_ + blocks_, initial_.blocks());
+    initial_.open(*s_, kv_);
+    d_initial_.open(*s_, kv_);
+    d_final_.open(*s_, kv_);
     load_initial_state();
     team_.for_each(blocks_, [&](int worker, std::int64_t b) { summarize(scratch_[worker], b); });
     if (call_.has_reference_denominator())
@@ -113,7 +113,7 @@ class Backward {
       else
         key_gradient(scratch_[worker], b);
     });
-    if (args_->d_initial.S != nullptr) store_initial_gradient();
+    if (d_initial_.has_S()) store_initial_gradient();
   }
 
  private:
@@ -126,32 +126,10 @@ class Backward {
   }
   bool continues_initial_block(std::int64_t local) const { return local == 0 && call_.layout.filled() > 0; }
   bool separate_denominator() const { return call_.p.separate_denominator; }
-  std::int64_t state_row(std::int64_t blocks, std::int64_t b) const {
-    return (s_->index * call_.p.kv_heads + kv_) * blocks + b;
-  }
-
-  void load_transposed(const T* from, T* to, bool add) const {
-    const auto& p = call_.p;
-    const std::int64_t ld = padded<T>(p.key_dim);
-    for (std::int64_t c = 0; c < p.value_dim; ++c) {
-      for (std::int64_t r = 0; r < p.key_dim; ++r)
-        to[c * ld + r] = (add ? to[c * ld + r] : T(0)) + from[r * p.value_dim + c];
-      if (!add) std::fill(to + c * ld + p.key_dim, to + (c + 1) * ld, T(0));
-    }
-  }
-
-  const T* initial_S(std::int64_t b) const {
-    return static_cast<const T*>(args_->in.initial.S) +
-           state_row(call_.p.initial_blocks(), b) * call_.p.key_dim * call_.p.value_dim;
-  }
-  const T* initial_z(std::int64_t b) const {
-    return static_cast<const T*>(args_->in.initial.z) + state_row(call_.p.initial_blocks(), b) * call_.p.key_dim;
-  }
-
   void load_initial_state() {
-    for (std::int64_t b = 0; b < call_.p.initial_blocks(); ++b) {
-      load_transposed(initial_S(b), S(b), false);
-      if (call_.has_denominator()) denominator_.set_z(b, initial_z(b));
+    for (std::int64_t b = 0; b < initial_.blocks(); ++b) {
+      load_transposed(call_.p, initial_.S(b), false, S(b));
+      if (call_.has_denominator()) denominator_.set_z(b, initial_.z(b));
     }
   }
 
@@ -193,8 +171,7 @@ class Backward {
       prefetch_keys(scratch, next);
       outer_product(kernel_, chunk.tokens, scratch.v, scratch.k, S(i0_ + local), started, &scratch.prefetch);
       started = true;
-      if (call_.has_denominator())
-        denominator_.add_keys(i0_ + local, chunk.tokens, denominator_keys(scratch, chunk));
+      if (call_.has_denominator()) denominator_.add_keys(i0_ + local, chunk.tokens, denominator_keys(scratch, chunk));
     });
   }
 
@@ -204,8 +181,14 @@ class Backward {
         weights_[b * blocks_ + i] = mixing_row(head, i0_ + i)[b];
     const auto sources = [&](std::int64_t i) { return Sources{0, call_.mixing_limit(i0_ + i, total_)}; };
     mix(kernel_, team_,
-        Mixing<T>{.rows = blocks_, .weights = weights_, .ldw = blocks_, .in = S_, .ld_in = stride_, .out = mixed_,
-                  .ld_out = stride_, .accumulate = false},
+        Mixing<T>{.rows = blocks_,
+                  .weights = weights_,
+                  .ldw = blocks_,
+                  .in = S_,
+                  .ld_in = stride_,
+                  .out = mixed_,
+                  .ld_out = stride_,
+                  .accumulate = false},
         sources, width_, strips_.data());
     if (call_.has_paper_denominator()) denominator_.mix_z(blocks_, weights_, sources, strips_.front());
   }
@@ -322,10 +305,10 @@ class Backward {
     const T own_weight = mixing_row(head, i0_ + local)[i0_ + local];
     T d_own_weight = T(0);
     bool has_running = continues_initial_block(local);
-    if (has_running) load_transposed(initial_S(i0_), scratch.running_S, false);
+    if (has_running) load_transposed(call_.p, initial_.S(i0_), false, scratch.running_S);
     if (call_.has_denominator()) {
       gradient_.clear_mixed(local);
-      denominator_.open_block(has_running ? initial_z(i0_) : nullptr, scratch.running_z);
+      denominator_.open_block(has_running ? initial_.z(i0_) : nullptr, scratch.running_z);
     }
     std::int64_t left = call_.layout.block_tokens(*s_, local);
     call_.for_each_chunk(*s_, local, [&](const Chunk& chunk, const Chunk& next) {
@@ -420,32 +403,36 @@ class Backward {
   void unmix_gradients(std::int64_t head) {
     const auto sources = [&](std::int64_t b) {
       switch (call_.p.options.masking) {
-        case Masking::none: break;
-        case Masking::block_causal: return Sources{std::clamp<std::int64_t>(b - i0_, 0, blocks_), blocks_};
-        case Masking::token_causal: return Sources{std::clamp<std::int64_t>(b - i0_ + 1, 0, blocks_), blocks_};
+        case Masking::none:
+          break;
+        case Masking::block_causal:
+          return Sources{std::clamp<std::int64_t>(b - i0_, 0, blocks_), blocks_};
+        case Masking::token_causal:
+          return Sources{std::clamp<std::int64_t>(b - i0_ + 1, 0, blocks_), blocks_};
       }
       return Sources{0, blocks_};
     };
     const bool accumulate = head != first_head();
     const T* weights = blocks_ > 0 ? mixing_row(head, i0_) : nullptr;
     mix(kernel_, team_,
-        Mixing<T>{.rows = total_, .weights = weights, .ldw = call_.p.mixing_blocks, .in = mixed_, .ld_in = stride_,
-                  .out = d_S_, .ld_out = stride_, .accumulate = accumulate},
+        Mixing<T>{.rows = total_,
+                  .weights = weights,
+                  .ldw = call_.p.mixing_blocks,
+                  .in = mixed_,
+                  .ld_in = stride_,
+                  .out = d_S_,
+                  .ld_out = stride_,
+                  .accumulate = accumulate},
         sources, width_, strips_.data());
     if (call_.has_paper_denominator())
       gradient_.mix_z(total_, weights, call_.p.mixing_blocks, sources, accumulate, strips_.front());
   }
 
   void add_final_state_gradient() {
-    const auto& p = call_.p;
-    const std::int64_t blocks = call_.final_blocks;
     for (std::int64_t b = 0; b < total_; ++b) {
-      const std::int64_t row = state_row(blocks, b) * p.key_dim;
-      if (args_->d_final.S != nullptr)
-        load_transposed(static_cast<const T*>(args_->d_final.S) + row * p.value_dim, d_S(b), true);
-      if (args_->d_final.z != nullptr && call_.has_denominator())
-        for (std::int64_t r = 0; r < p.key_dim; ++r)
-          gradient_.d_z(b)[r] += static_cast<const T*>(args_->d_final.z)[row + r];
+      if (d_final_.has_S()) load_transposed(call_.p, d_final_.S(b), true, d_S(b));
+      if (d_final_.has_z() && call_.has_denominator())
+        for (std::int64_t r = 0; r < call_.p.key_dim; ++r) gradient_.d_z(b)[r] += d_final_.z(b)[r];
     }
   }
 
@@ -493,7 +480,7 @@ class Backward {
     call_.for_each_chunk_reversed(*s_, local, [&](const Chunk& chunk) {
       const std::int64_t tokens = chunk.tokens;
       left -= tokens;
-      const bool more = left > 0 || (continues_initial_block(local) && args_->d_initial.S != nullptr);
+      const bool more = left > 0 || (continues_initial_block(local) && d_initial_.has_S());
       transpose_gradient(scratch, block);
       load_keys(scratch, chunk);
       scratch.prefetch.clear();
@@ -507,8 +494,7 @@ class Backward {
         if (call_.has_denominator()) {
           scale(scratch.d_o, tokens, inverse_ + denominator_place(chunk, h));
           gradient_.causal_keys(tokens, own_weight, d_den_ + denominator_place(chunk, h),
-                                denominator_queries(scratch, chunk, h),
-                                scratch.suffix_z + (h - first_head()) * z_width,
+                                denominator_queries(scratch, chunk, h), scratch.suffix_z + (h - first_head()) * z_width,
                                 separate_denominator() ? scratch.d_den_rows : scratch.d_k);
         }
         scratch.causal.scores(kernel_, tokens, scratch.q, scratch.k, own_weight);
@@ -529,14 +515,10 @@ class Backward {
   }
 
   void store_initial_gradient() {
-    const auto& p = call_.p;
-    for (std::int64_t b = 0; b < p.initial_blocks(); ++b) {
-      const std::int64_t row = state_row(p.initial_blocks(), b) * p.key_dim;
-      T* to = static_cast<T*>(args_->d_initial.S) + row * p.value_dim;
-      for (std::int64_t r = 0; r < p.key_dim; ++r)
-        for (std::int64_t c = 0; c < p.value_dim; ++c) to[r * p.value_dim + c] = d_S(b)[c * padded<T>(p.key_dim) + r];
-      if (call_.has_denominator() && args_->d_initial.z != nullptr)
-        std::copy_n(gradient_.d_z(b), p.key_dim, static_cast<T*>(args_->d_initial.z) + row);
+    for (std::int64_t b = 0; b < d_initial_.blocks(); ++b) {
+      store_transposed(call_.p, d_S(b), d_initial_.S(b));
+      if (d_initial_.has_z() && call_.has_denominator())
+        std::copy_n(gradient_.d_z(b), call_.p.key_dim, d_initial_.z(b));
     }
   }
 
@@ -557,6 +539,9 @@ class Backward {
   T* d_den_;
   Denominator<T> denominator_;
   DenominatorGradient<T> gradient_;
+  StateTensors<T, const void*> initial_;
+  StateTensors<T, void*> d_initial_;
+  StateTensors<T, const void*> d_final_;
   std::deque<Scratch<T>> scratch_;
   std::vector<T*> strips_;
 

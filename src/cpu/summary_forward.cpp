@@ -12,6 +12,7 @@
 #include "cpu/causal_chunk.hpp"
 #include "cpu/denominator.hpp"
 #include "cpu/stages.hpp"
+#include "cpu/state_tensors.hpp"
 
 namespace mhla::cpu::summary {
 namespace {
@@ -29,8 +30,7 @@ struct Scratch {
   Scratch(Workspace& w, const Call<T>& call)
       : q(w, call.p.key_dim), k(w, call.p.key_dim), v(w, call.p.value_dim), o(w, call.p.value_dim),
         q_den(w, call.p.key_dim), k_den(w, call.p.key_dim), causal(w, call.p.key_dim),
-        denominator(w.take<T>(kTileTokens)),
-        running_z(w.take<T>(padded<T>(call.p.key_dim))),
+        denominator(w.take<T>(kTileTokens)), running_z(w.take<T>(padded<T>(call.p.key_dim))),
         strip(w.take<T>(kStrip<T> * std::max(call.most_blocks(), kTileTokens))) {}
 };
 
@@ -38,13 +38,12 @@ template <typename T>
 class Forward {
  public:
   Forward(const Call<T>& call, const ForwardArgs* args, Workspace& w, Team team)
-      : call_(call), args_(args), team_(team), kernel_(call.kernel),
-        M_(call.most_blocks()),
-        stride_(summary_stride<T>(call.p.key_dim, call.p.value_dim)),
-        S_(w.take<T>(M_ * stride_)),
-        mixed_(w.take<T>(std::max<std::int64_t>(call.layout.most_blocks(), 1) * stride_)),
-        weights_(w.take<T>(M_ * M_)),
-        denominator_(w, call, M_) {
+      : call_(call), args_(args), team_(team), kernel_(call.kernel), M_(call.most_blocks()),
+        stride_(summary_stride<T>(call.p.key_dim, call.p.value_dim)), S_(w.take<T>(M_ * stride_)),
+        mixed_(w.take<T>(std::max<std::int64_t>(call.layout.most_blocks(), 1) * stride_)), weights_(w.take<T>(M_ * M_)),
+        denominator_(w, call, M_),
+        initial_(call, args == nullptr ? ConstSummaries{} : args->in.initial, call.p.initial_blocks()),
+        final_(call, args == nullptr ? Summaries{} : args->final_state, call.final_blocks) {
     for (int worker = 0; worker < team.workers(); ++worker) {
       scratch_.emplace_back(w, call);
       strips_.push_back(scratch_.back().strip);
@@ -56,9 +55,11 @@ class Forward {
     kv_ = call_.kv_head(unit);
     i0_ = call_.layout.first_block();
     blocks_ = s_->blocks;
+    initial_.open(*s_, kv_);
+    final_.open(*s_, kv_);
     load_initial_state();
     team_.for_each(blocks_, [&](int worker, std::int64_t b) { summarize(scratch_[worker], b); });
-    if (args_->final_state.S != nullptr) store_final_state();
+    if (final_.has_S()) store_final_state();
     for (std::int64_t h = kv_ * call_.group; h < (kv_ + 1) * call_.group; ++h) {
       if (h == kv_ * call_.group || call_.p.mixing_per_head || call_.token_causal) mix_summaries(h);
       if (call_.has_reference_denominator()) reference_denominators(h);
@@ -77,20 +78,10 @@ class Forward {
   T weight(std::int64_t i, std::int64_t b) const { return mixing_[i * call_.p.mixing_blocks + b]; }
   const ConstTensor& q_den() const { return call_.p.separate_denominator ? args_->in.q_den : args_->in.q; }
 
-  std::int64_t initial_row(std::int64_t block) const {
-    return (s_->index * call_.p.kv_heads + kv_) * call_.p.initial_blocks() + block;
-  }
-
   void load_initial_state() {
-    const auto& p = call_.p;
-    for (std::int64_t b = 0; b < p.initial_blocks(); ++b) {
-      const T* from = static_cast<const T*>(args_->in.initial.S) + initial_row(b) * p.key_dim * p.value_dim;
-      for (std::int64_t r = 0; r < p.key_dim; ++r) {
-        T* to = S(b) + r * padded<T>(p.value_dim);
-        std::fill(std::copy_n(from + r * p.value_dim, p.value_dim, to), to + padded<T>(p.value_dim), T(0));
-      }
-      if (call_.has_denominator())
-        denominator_.set_z(b, static_cast<const T*>(args_->in.initial.z) + initial_row(b) * p.key_dim);
+    for (std::int64_t b = 0; b < initial_.blocks(); ++b) {
+      load_summary(call_.p, initial_.S(b), T(1), false, S(b));
+      if (call_.has_denominator()) denominator_.set_z(b, initial_.z(b));
     }
   }
 
@@ -107,8 +98,7 @@ class Forward {
       call_.prefetch(args_->in.v, *s_, kv_, next, call_.p.value_dim, scratch.prefetch);
       outer_product(kernel_, chunk.tokens, scratch.k, scratch.v, S(i0_ + local), started, &scratch.prefetch);
       started = true;
-      if (call_.has_denominator())
-        denominator_.add_keys(i0_ + local, chunk.tokens, denominator_keys(scratch, chunk));
+      if (call_.has_denominator()) denominator_.add_keys(i0_ + local, chunk.tokens, denominator_keys(scratch, chunk));
     });
   }
 
@@ -125,20 +115,13 @@ class Forward {
   }
 
   void store_final_state() {
-    const auto& p = call_.p;
-    const std::int64_t blocks = call_.final_blocks;
-    for (std::int64_t b = 0; b < blocks; ++b) {
-      const std::int64_t row = (s_->index * p.kv_heads + kv_) * blocks + b;
-      T* to = static_cast<T*>(args_->final_state.S) + row * p.key_dim * p.value_dim;
-      const bool reached = b < std::max(i0_ + blocks_, p.initial_blocks());
-      for (std::int64_t r = 0; r < p.key_dim; ++r, to += p.value_dim) {
-        if (reached)
-          std::copy_n(S(b) + r * padded<T>(p.value_dim), p.value_dim, to);
-        else
-          std::fill_n(to, p.value_dim, T(0));
-      }
-      if (call_.has_denominator())
-        denominator_.get_z(b, reached, static_cast<T*>(args_->final_state.z) + row * p.key_dim);
+    for (std::int64_t b = 0; b < final_.blocks(); ++b) {
+      const bool reached = b < std::max(i0_ + blocks_, initial_.blocks());
+      if (reached)
+        store_summary(call_.p, S(b), final_.S(b));
+      else
+        std::fill_n(final_.S(b), call_.p.key_dim * call_.p.value_dim, T(0));
+      if (call_.has_denominator()) denominator_.get_z(b, reached, final_.z(b));
     }
   }
 
@@ -151,8 +134,14 @@ class Forward {
         weights_[b * blocks_ + i] = mixing_[(i0_ + i) * M + b];
     const auto sources = [&](std::int64_t i) { return Sources{0, call_.mixing_limit(i0_ + i, total)}; };
     mix(kernel_, team_,
-        Mixing<T>{.rows = blocks_, .weights = weights_, .ldw = blocks_, .in = S_, .ld_in = stride_, .out = mixed_,
-                  .ld_out = stride_, .accumulate = false},
+        Mixing<T>{.rows = blocks_,
+                  .weights = weights_,
+                  .ldw = blocks_,
+                  .in = S_,
+                  .ld_in = stride_,
+                  .out = mixed_,
+                  .ld_out = stride_,
+                  .accumulate = false},
         sources, stride_ - kLine<T>, strips_.data());
     if (call_.has_paper_denominator()) denominator_.mix_z(blocks_, weights_, sources, strips_.front());
   }
@@ -185,18 +174,9 @@ class Forward {
 
   void read_out_causal(Scratch<T>& scratch, std::int64_t local, std::int64_t head) {
     const T own_weight = weight(i0_ + local, i0_ + local);
-    if (continues_initial_block(local)) {
-      const auto& p = call_.p;
-      const T* C = static_cast<const T*>(args_->in.initial.S) + initial_row(i0_) * p.key_dim * p.value_dim;
-      for (std::int64_t r = 0; r < p.key_dim; ++r)
-        for (std::int64_t c = 0; c < p.value_dim; ++c)
-          mixed(local)[r * padded<T>(p.value_dim) + c] += own_weight * C[r * p.value_dim + c];
-    }
+    if (continues_initial_block(local)) load_summary(call_.p, initial_.S(i0_), own_weight, true, mixed(local));
     if (call_.has_denominator())
-      denominator_.open_block(continues_initial_block(local)
-                                  ? static_cast<const T*>(args_->in.initial.z) + initial_row(i0_) * call_.p.key_dim
-                                  : nullptr,
-                              scratch.running_z);
+      denominator_.open_block(continues_initial_block(local) ? initial_.z(i0_) : nullptr, scratch.running_z);
     std::int64_t left = call_.layout.block_tokens(*s_, local);
     call_.for_each_chunk(*s_, local, [&](const Chunk& chunk, const Chunk& next) {
       left -= chunk.tokens;
@@ -240,6 +220,8 @@ class Forward {
   T* mixed_;
   T* weights_;
   Denominator<T> denominator_;
+  StateTensors<T, const void*> initial_;
+  StateTensors<T, void*> final_;
   std::deque<Scratch<T>> scratch_;
   std::vector<T*> strips_;
 
@@ -257,8 +239,7 @@ std::size_t forward_workspace(const Problem& problem, int threads) {
   const Call<T> call(problem);
   const Schedule schedule(call.units(), threads);
   Workspace measure;
-  for (int i = 0; i < schedule.side_by_side; ++i)
-    Forward<T>(call, nullptr, measure, Team(serial(), schedule.per_unit));
+  for (int i = 0; i < schedule.side_by_side; ++i) Forward<T>(call, nullptr, measure, Team(serial(), schedule.per_unit));
   return measure.used();
 }
 

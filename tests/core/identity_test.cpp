@@ -10,7 +10,8 @@
 namespace mhla::test {
 namespace {
 
-Problem problem(const Partition& partition, Masking masking = Masking::none, Normalizer normalizer = Normalizer::paper) {
+Problem problem(const Partition& partition, Masking masking = Masking::none,
+                Normalizer normalizer = Normalizer::paper) {
   Problem p;
   p.dtype = DType::f64;
   p.batch = 2;
@@ -42,7 +43,8 @@ TokenTensor batch_row(const TokenTensor& x, std::int64_t b) {
   return out;
 }
 
-OperatorCase with_tokens(const OperatorCase& c, const Problem& p, const std::function<TokenTensor(const TokenTensor&)>& take) {
+OperatorCase with_tokens(const OperatorCase& c, const Problem& p,
+                         const std::function<TokenTensor(const TokenTensor&)>& take) {
   OperatorCase out = c;
   out.problem = p;
   out.q = take(c.q), out.k = take(c.k), out.v = take(c.v), out.d_o = take(c.d_o);
@@ -69,7 +71,8 @@ TokenTensor linear_attention(const OperatorCase& c) {
           for (std::int64_t e = 0; e < p.value_dim; ++e) sum[static_cast<std::size_t>(e)] += a * at(c.v, b, s, h, e);
         }
         for (std::int64_t e = 0; e < p.value_dim; ++e)
-          out.set(((b * p.partition.tokens() + t) * p.heads + h) * p.value_dim + e, sum[static_cast<std::size_t>(e)] / den);
+          out.set(((b * p.partition.tokens() + t) * p.heads + h) * p.value_dim + e,
+                  sum[static_cast<std::size_t>(e)] / den);
       }
   return out;
 }
@@ -114,7 +117,8 @@ TEST(Identity, PermutingBlocksTogetherWithTheMatrixPermutesTheOutput) {
       const std::int64_t block = 8 * x.heads * x.dim;
       for (std::int64_t b = 0; b < x.batch; ++b)
         for (std::int64_t j = 0; j < 5; ++j)
-          for (std::int64_t e = 0; e < block; ++e) out.set((b * 5 + j) * block + e, x.get((b * 5 + order[j]) * block + e));
+          for (std::int64_t e = 0; e < block; ++e)
+            out.set((b * 5 + j) * block + e, x.get((b * 5 + order[j]) * block + e));
       return out;
     };
     OperatorCase other = with_tokens(c, p, permuted);
@@ -142,8 +146,8 @@ TokenTensor in_two_calls(const OperatorCase& c, std::int64_t cut) {
   const std::int64_t row = c.problem.heads * c.problem.value_dim;
   for (std::int64_t batch = 0; batch < c.problem.batch; ++batch)
     for (std::int64_t e = 0; e < N * row; ++e)
-      out.set(batch * N * row + e, e < cut * row ? head.o.get(batch * cut * row + e)
-                                                 : tail.o.get(batch * (N - cut) * row + e - cut * row));
+      out.set(batch * N * row + e,
+              e < cut * row ? head.o.get(batch * cut * row + e) : tail.o.get(batch * (N - cut) * row + e - cut * row));
   return out;
 }
 
@@ -159,7 +163,9 @@ TEST(Identity, SplittingACausalCallAnywhereEqualsOneCallAndBitForBitAtBlockBorde
           if (masking == Masking::block_causal && cut % 16 != 0) continue;
           const auto split = in_two_calls(c, cut).values();
           EXPECT_LE(relative_rms(split, whole), dtype == DType::f64 ? 1e-12 : 1e-6) << cut;
-          if (cut % 16 == 0) EXPECT_EQ(split, whole) << cut;
+          if (cut % 16 == 0) {
+            EXPECT_EQ(split, whole) << cut;
+          }
         }
       }
 }
@@ -173,8 +179,15 @@ TEST(Identity, ThreeIndependentFormsAgree) {
     EXPECT_LE(relative_rms(c.forward().o.values(), summary), 1e-10);
     EXPECT_LE(relative_rms(c.reference_forward().o.values(), summary), 1e-10);
 
-    StateConfig config{.dtype = p.dtype, .batch = p.batch, .heads = p.heads, .kv_heads = p.kv_heads, .key_dim = p.key_dim,
-                       .value_dim = p.value_dim, .block_size = 8, .mixing_blocks = p.mixing_blocks, .options = p.options};
+    StateConfig config{.dtype = p.dtype,
+                       .batch = p.batch,
+                       .heads = p.heads,
+                       .kv_heads = p.kv_heads,
+                       .key_dim = p.key_dim,
+                       .value_dim = p.value_dim,
+                       .block_size = 8,
+                       .mixing_blocks = p.mixing_blocks,
+                       .options = p.options};
     State state(config, c.mixing.data());
     TokenTensor o(p.dtype, p.batch, 75, p.heads, p.value_dim);
     const auto token = [](auto view, std::int64_t t) {

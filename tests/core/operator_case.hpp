@@ -17,7 +17,8 @@
 
 namespace mhla::test {
 
-// A [batch, tokens, heads, dim] tensor in any element type; with `gap`, rows lie apart as in a slice of a larger tensor.
+// A [batch, tokens, heads, dim] tensor in any element type; with `gap`, rows lie apart as in a slice of a larger
+// tensor.
 struct TokenTensor {
   DType dtype = DType::f64;
   std::int64_t batch = 0, tokens = 0, heads = 0, dim = 0, gap = 0;
@@ -126,8 +127,8 @@ struct Gradients {
   StateTensor mixing, S, z;
 };
 
-// Inputs for a problem. Numbers are rounded to the problem's dtype; copies in double are exact, so that the reference can
-// run on the same numbers in another precision.
+// Inputs for a problem. Numbers are rounded to the problem's dtype; copies in double are exact, so that the reference
+// can run on the same numbers in another precision.
 struct OperatorCase {
   Problem problem;
   bool with_state = false;  // also makes and differentiates the final state
@@ -135,7 +136,8 @@ struct OperatorCase {
   StateTensor mixing, S0, z0, d_S, d_z;
 
   OperatorCase() = default;
-  OperatorCase(const Problem& p, unsigned seed, std::int64_t gap = 0, bool state = false) : problem(p), with_state(state) {
+  OperatorCase(const Problem& p, unsigned seed, std::int64_t gap = 0, bool state = false)
+      : problem(p), with_state(state) {
     std::mt19937 random(seed);
     std::normal_distribution<double> normal;
     std::uniform_real_distribution<double> positive(0.05, 1.0);
@@ -199,7 +201,8 @@ struct OperatorCase {
   }
 
   Inputs inputs() const {
-    Inputs in{.q = q.view(), .k = k.view(), .v = v.view(), .q_den = {}, .k_den = {}, .mixing = mixing.data(), .initial = {}};
+    Inputs in{
+        .q = q.view(), .k = k.view(), .v = v.view(), .q_den = {}, .k_den = {}, .mixing = mixing.data(), .initial = {}};
     if (problem.separate_denominator) in.q_den = q_den.view(), in.k_den = k_den.view();
     in.initial = {S0.data(), z0.data()};
     return in;
@@ -220,7 +223,8 @@ struct OperatorCase {
     const auto tokens = [&](std::int64_t heads, std::int64_t dim) {
       return TokenTensor(p.dtype, p.batch, p.partition.tokens(), heads, dim);
     };
-    Gradients g{tokens(p.heads, p.key_dim), tokens(p.kv_heads, p.key_dim), tokens(p.kv_heads, p.value_dim), {}, {}, {}, {}, {}};
+    Gradients g{
+        tokens(p.heads, p.key_dim), tokens(p.kv_heads, p.key_dim), tokens(p.kv_heads, p.value_dim), {}, {}, {}, {}, {}};
     if (p.separate_denominator) g.q_den = tokens(p.heads, p.key_dim), g.k_den = tokens(p.kv_heads, p.key_dim);
     g.mixing = StateTensor(p.dtype, mixing.elements());
     g.S = StateTensor(p.dtype, S0.elements());
@@ -288,8 +292,8 @@ inline double relative_rms(const std::vector<double>& a, const std::vector<doubl
 
 inline std::string describe(const Problem& p) {
   std::string text = std::string(name(p.dtype)) + " " + p.partition.describe() + " B" + std::to_string(p.batch) + " H" +
-                     std::to_string(p.heads) + "/" + std::to_string(p.kv_heads) + " D" + std::to_string(p.key_dim) + "/" +
-                     std::to_string(p.value_dim) + " " + std::string(name(p.options.feature_map)) + " " +
+                     std::to_string(p.heads) + "/" + std::to_string(p.kv_heads) + " D" + std::to_string(p.key_dim) +
+                     "/" + std::to_string(p.value_dim) + " " + std::string(name(p.options.feature_map)) + " " +
                      std::string(name(p.options.normalizer)) + " " + std::string(name(p.options.masking)) + " " +
                      std::string(name(p.options.algorithm));
   if (p.mixing_per_head) text += " per-head";

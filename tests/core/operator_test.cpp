@@ -24,8 +24,8 @@ Problem base_problem(const Partition& partition) {
   return p;
 }
 
-// A normalised output does not change when a row of the mixing matrix, a query, or all keys are scaled: their gradients are
-// differences of terms of this size and may vanish altogether (M = 1, N = 1), so errors are measured against them.
+// A normalised output does not change when a row of the mixing matrix, a query, or all keys are scaled: their gradients
+// are differences of terms of this size and may vanish altogether (M = 1, N = 1), so errors are measured against them.
 double cancelling_terms(const OperatorCase& c, const TokenTensor& o) {
   if (!c.normalized()) return 0;
   double sum = 0;
@@ -50,23 +50,26 @@ void expect_matches_reference(const OperatorCase& c, double tolerance) {
 
   const Gradients want = wide.reference_backward(expected.o);
   const double terms = cancelling_terms(wide, expected.o);
-  const auto per_row = [&](const TokenTensor& x) { return terms / std::max(1.0, std::sqrt(static_cast<double>(x.dim))); };
+  const auto per_row = [&](const TokenTensor& x) {
+    return terms / std::max(1.0, std::sqrt(static_cast<double>(x.dim)));
+  };
   const Gradients got = c.backward(actual.o);
   EXPECT_LE(relative_rms(got.q.values(), want.q.values(), per_row(c.q)), gradient_tolerance) << "d_q";
   EXPECT_LE(relative_rms(got.k.values(), want.k.values(), per_row(c.k)), gradient_tolerance) << "d_k";
   EXPECT_LE(relative_rms(got.v.values(), want.v.values()), gradient_tolerance) << "d_v";
   EXPECT_LE(relative_rms(got.q_den.values(), want.q_den.values()), gradient_tolerance) << "d_q_den";
   EXPECT_LE(relative_rms(got.k_den.values(), want.k_den.values()), gradient_tolerance) << "d_k_den";
-  EXPECT_LE(relative_rms(got.mixing.values(), want.mixing.values(), terms), gradient_tolerance)
-      << "d_mixing";
+  EXPECT_LE(relative_rms(got.mixing.values(), want.mixing.values(), terms), gradient_tolerance) << "d_mixing";
   EXPECT_LE(relative_rms(got.S.values(), want.S.values()), gradient_tolerance) << "d_initial S";
   EXPECT_LE(relative_rms(got.z.values(), want.z.values()), gradient_tolerance) << "d_initial z";
 }
 
 TEST(Operator, EveryBidirectionalOptionCombinationMatchesTheReference) {
   unsigned seed = 1;
-  for (const auto& partition : {Partition::grid({6, 5}, {2, 3}), Partition::line(23, 5), Partition::grid({2, 3, 4}, {2, 1, 2})})
-    for (const auto map : {FeatureMap::identity, FeatureMap::relu, FeatureMap::elu_plus_one, FeatureMap::exp, FeatureMap::squared_relu})
+  for (const auto& partition :
+       {Partition::grid({6, 5}, {2, 3}), Partition::line(23, 5), Partition::grid({2, 3, 4}, {2, 1, 2})})
+    for (const auto map :
+         {FeatureMap::identity, FeatureMap::relu, FeatureMap::elu_plus_one, FeatureMap::exp, FeatureMap::squared_relu})
       for (const auto normalizer : {Normalizer::none, Normalizer::paper, Normalizer::reference})
         for (const bool per_head : {false, true})
           for (const bool separate : {false, true})
@@ -156,8 +159,8 @@ TEST(Operator, RandomShapesMatchTheReferenceInEveryElementType) {
   };
   std::mt19937 random(20260112);
   const auto pick = [&](const std::vector<std::int64_t>& from) { return from[random() % from.size()]; };
-  for (const auto& [dtype, tolerance] :
-       {Tolerance{DType::f64, 1e-10}, Tolerance{DType::f32, 1e-5}, Tolerance{DType::f16, 2e-3}, Tolerance{DType::bf16, 8e-3}})
+  for (const auto& [dtype, tolerance] : {Tolerance{DType::f64, 1e-10}, Tolerance{DType::f32, 1e-5},
+                                         Tolerance{DType::f16, 2e-3}, Tolerance{DType::bf16, 8e-3}})
     for (int repetition = 0; repetition < 40; ++repetition) {
       const std::int64_t C = pick({1, 3, 8, 16, 65});
       const std::int64_t tokens = pick({0, 1, C > 1 ? C - 1 : 1, C, C + 1, 13, 53, 97});
@@ -175,9 +178,11 @@ TEST(Operator, RandomShapesMatchTheReferenceInEveryElementType) {
       p.value_dim = pick({8, 16, 23, 64, 96});
       p.mixing_blocks = p.partition.blocks();
       p.options.feature_map = static_cast<FeatureMap>(random() % 5);
-      p.options.normalizer = p.options.feature_map == FeatureMap::identity ? Normalizer::none : static_cast<Normalizer>(random() % 3);
+      p.options.normalizer =
+          p.options.feature_map == FeatureMap::identity ? Normalizer::none : static_cast<Normalizer>(random() % 3);
       p.options.masking = p.partition.is_line() ? static_cast<Masking>(random() % 3) : Masking::none;
-      if (p.options.masking != Masking::none && p.options.normalizer == Normalizer::reference) p.options.normalizer = Normalizer::paper;
+      if (p.options.masking != Masking::none && p.options.normalizer == Normalizer::reference)
+        p.options.normalizer = Normalizer::paper;
       if (p.options.feature_map == FeatureMap::exp) p.options.scale = 0.1;
       expect_matches_reference(OperatorCase(p, static_cast<unsigned>(random()), repetition % 2 == 0 ? 0 : 3,
                                             p.options.masking != Masking::none),
@@ -205,7 +210,8 @@ TEST(Operator, GradientsOfTheReferenceAreThoseOfFiniteDifferences) {
   unsigned seed = 50;
   for (const auto masking : {Masking::none, Masking::block_causal, Masking::token_causal})
     for (const auto normalizer : {Normalizer::none, Normalizer::paper, Normalizer::reference})
-      for (const auto map : {FeatureMap::identity, FeatureMap::relu, FeatureMap::elu_plus_one, FeatureMap::exp, FeatureMap::squared_relu})
+      for (const auto map : {FeatureMap::identity, FeatureMap::relu, FeatureMap::elu_plus_one, FeatureMap::exp,
+                             FeatureMap::squared_relu})
         for (const bool separate : {false, true}) {
           if (masking != Masking::none && normalizer == Normalizer::reference) continue;
           if (separate && normalizer == Normalizer::none) continue;

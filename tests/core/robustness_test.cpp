@@ -41,8 +41,10 @@ TEST(Robustness, PlanRefusesBadProblemsByName) {
       {"feature_eps", [](Problem& p) { p.options.feature_eps = -INFINITY; }},
       {"mixing", [](Problem& p) { p.mixing_blocks = 5; }},
       {"mixing", [](Problem& p) { p.mixing_blocks = 3, p.options.masking = Masking::token_causal; }},
-      {"partition", [](Problem& p) { p.partition = Partition::grid({8, 4}, {2, 2}), p.options.masking = Masking::token_causal; }},
-      {"normalizer", [](Problem& p) { p.options.normalizer = Normalizer::reference, p.options.masking = Masking::token_causal; }},
+      {"partition",
+       [](Problem& p) { p.partition = Partition::grid({8, 4}, {2, 2}), p.options.masking = Masking::token_causal; }},
+      {"normalizer",
+       [](Problem& p) { p.options.normalizer = Normalizer::reference, p.options.masking = Masking::token_causal; }},
       {"cu_seqlens", [](Problem& p) { p.cu_seqlens = {0, 40}; }},
       {"cu_seqlens", [](Problem& p) { p.cu_seqlens = {0, 20, 10, 32}; }},
       {"cu_seqlens", [](Problem& p) { p.cu_seqlens = {1, 32}; }},
@@ -51,8 +53,12 @@ TEST(Robustness, PlanRefusesBadProblemsByName) {
       {"initial_tokens", [](Problem& p) { p.initial_tokens = -8; }},
       {"initial_tokens", [](Problem& p) { p.initial_tokens = 3, p.options.masking = Masking::block_causal; }},
       {"q_den", [](Problem& p) { p.separate_denominator = true, p.options.normalizer = Normalizer::none; }},
-      {"algorithm", [](Problem& p) { p.options.normalizer = Normalizer::reference, p.options.algorithm = Algorithm::dense; }},
-      {"batch", [](Problem& p) { p.batch = std::int64_t{1} << 40, p.partition = Partition::line(std::int64_t{1} << 40, std::int64_t{1} << 38); }},
+      {"algorithm",
+       [](Problem& p) { p.options.normalizer = Normalizer::reference, p.options.algorithm = Algorithm::dense; }},
+      {"batch",
+       [](Problem& p) {
+         p.batch = std::int64_t{1} << 40, p.partition = Partition::line(std::int64_t{1} << 40, std::int64_t{1} << 38);
+       }},
   };
   for (const auto& [named, spoil] : table) {
     Problem p = problem();
@@ -81,7 +87,8 @@ TEST(Robustness, ForwardRefusesBadPointersByNameAndWritesNothing) {
       {"token stride", [](OperatorCase&, ForwardArgs& a) { a.o.token_stride = 4; }},
       {"workspace_bytes", [](OperatorCase&, ForwardArgs& a) { a.run.workspace_bytes -= 1; }},
       {"workspace", [](OperatorCase&, ForwardArgs& a) { a.run.workspace = nullptr; }},
-      {"workspace", [](OperatorCase&, ForwardArgs& a) { a.run.workspace = static_cast<std::byte*>(a.run.workspace) + 4; }},
+      {"workspace",
+       [](OperatorCase&, ForwardArgs& a) { a.run.workspace = static_cast<std::byte*>(a.run.workspace) + 4; }},
   };
   for (const auto& [named, spoil] : table) {
     OperatorCase c(problem(), 1);

@@ -14,7 +14,8 @@ constexpr int kGramRows = 4;
 constexpr int kGramColumns = kVectorBytes == 64 ? 5 : 2;
 
 template <typename T, int RI, int RB>
-void gram_tile(std::int64_t columns, std::int64_t n, const T* x, std::int64_t ldx, const T* y, std::int64_t ldy, T* acc) {
+void gram_tile(std::int64_t columns, std::int64_t n, const T* x, std::int64_t ldx, const T* y, std::int64_t ldy,
+               T* acc) {
   using V = Vector<T>;
   V sum[RI][RB];
   for (int i = 0; i < RI; ++i)

@@ -67,11 +67,16 @@ inline T phi_derivative(T x) {
 template <typename Visit>
 void with_feature_map(FeatureMap map, Visit&& visit) {
   switch (map) {
-    case FeatureMap::identity: return visit(std::integral_constant<FeatureMap, FeatureMap::identity>{});
-    case FeatureMap::relu: return visit(std::integral_constant<FeatureMap, FeatureMap::relu>{});
-    case FeatureMap::elu_plus_one: return visit(std::integral_constant<FeatureMap, FeatureMap::elu_plus_one>{});
-    case FeatureMap::exp: return visit(std::integral_constant<FeatureMap, FeatureMap::exp>{});
-    case FeatureMap::squared_relu: return visit(std::integral_constant<FeatureMap, FeatureMap::squared_relu>{});
+    case FeatureMap::identity:
+      return visit(std::integral_constant<FeatureMap, FeatureMap::identity>{});
+    case FeatureMap::relu:
+      return visit(std::integral_constant<FeatureMap, FeatureMap::relu>{});
+    case FeatureMap::elu_plus_one:
+      return visit(std::integral_constant<FeatureMap, FeatureMap::elu_plus_one>{});
+    case FeatureMap::exp:
+      return visit(std::integral_constant<FeatureMap, FeatureMap::exp>{});
+    case FeatureMap::squared_relu:
+      return visit(std::integral_constant<FeatureMap, FeatureMap::squared_relu>{});
   }
 }
 
@@ -82,9 +87,12 @@ void with_element(DType dtype, Visit&& visit) {
     visit(TypeTag<double>{});
   } else {
     switch (dtype) {
-      case DType::bf16: return visit(TypeTag<BFloat16>{});
-      case DType::f16: return visit(TypeTag<Half>{});
-      default: return visit(TypeTag<float>{});
+      case DType::bf16:
+        return visit(TypeTag<BFloat16>{});
+      case DType::f16:
+        return visit(TypeTag<Half>{});
+      default:
+        return visit(TypeTag<float>{});
     }
   }
 }
@@ -175,9 +183,9 @@ void store_gradient(const Rows& rows, const Features& features, const T* tile, c
   });
 }
 
-#define MHLA_INSTANTIATE(T)                                                  \
-  template void load(const Rows&, const Features&, const void*, T*);         \
-  template void store(const Rows&, const T*, const T*, void*);               \
+#define MHLA_INSTANTIATE(T)                                          \
+  template void load(const Rows&, const Features&, const void*, T*); \
+  template void store(const Rows&, const T*, const T*, void*);       \
   template void store_gradient(const Rows&, const Features&, const T*, const void*, std::int64_t, void*)
 MHLA_INSTANTIATE(float);
 MHLA_INSTANTIATE(double);

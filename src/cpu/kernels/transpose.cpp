@@ -1,7 +1,7 @@
 // Matrix transposition in register squares.
 //
-// One round of interleaving row i with row i + n/2 is a perfect shuffle of the n x n square's index bits; log2(n) rounds
-// transpose it.
+// One round of interleaving row i with row i + n/2 is a perfect shuffle of the n x n square's index bits; log2(n)
+// rounds transpose it.
 #include <utility>
 
 #include "cpu/kernels/simd.hpp"

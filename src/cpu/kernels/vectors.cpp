@@ -63,12 +63,12 @@ void add_scaled(std::int64_t n, T factor, const T* from, T* to) {
   axpy(n, factor, from, to);
 }
 
-#define MHLA_INSTANTIATE(T)                                                                        \
-  template void row_dots(std::int64_t, std::int64_t, const T*, const T*, bool, T*);                \
-  template void pair_dots(std::int64_t, std::int64_t, const T*, const T*, bool, T*);               \
-  template void add_rows(std::int64_t, std::int64_t, const T*, const T*, T*);                      \
-  template void add_outer(std::int64_t, std::int64_t, const T*, const T*, T*);                     \
-  template void scale_rows(std::int64_t, std::int64_t, const T*, T*);                              \
+#define MHLA_INSTANTIATE(T)                                                          \
+  template void row_dots(std::int64_t, std::int64_t, const T*, const T*, bool, T*);  \
+  template void pair_dots(std::int64_t, std::int64_t, const T*, const T*, bool, T*); \
+  template void add_rows(std::int64_t, std::int64_t, const T*, const T*, T*);        \
+  template void add_outer(std::int64_t, std::int64_t, const T*, const T*, T*);       \
+  template void scale_rows(std::int64_t, std::int64_t, const T*, T*);                \
   template void add_scaled(std::int64_t, T, const T*, T*)
 MHLA_INSTANTIATE(float);
 MHLA_INSTANTIATE(double);
