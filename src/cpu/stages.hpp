@@ -81,10 +81,23 @@ struct Mixing {
   bool accumulate;
 };
 
+// Columns mixed at a time: with all their sources they should stay in the first-level cache.
 template <typename T>
-constexpr std::int64_t kStrip = 2 * kLine<T>;  // columns mixed at a time
+constexpr std::int64_t kStripElements = 32 * 1024 / static_cast<std::int64_t>(sizeof(T));
+template <typename T>
+constexpr std::int64_t kNarrowestStrip = 2 * kLine<T>;
+template <typename T>
+constexpr std::int64_t strip_width(std::int64_t sources) {
+  const std::int64_t fitting = kStripElements<T> / std::max<std::int64_t>(sources, 1);
+  return std::clamp(fitting / kNarrowestStrip<T> * kNarrowestStrip<T>, kNarrowestStrip<T>, 16 * kNarrowestStrip<T>);
+}
+// Enough for any number of sources up to `most`.
+template <typename T>
+constexpr std::int64_t strip_elements(std::int64_t most) {
+  return std::max(kStripElements<T>, kNarrowestStrip<T> * most);
+}
 
-// `strip` is scratch for kStrip x (number of sources) elements. `sources` must be monotonic in both ends.
+// `strip` is scratch of strip_elements(number of sources). `sources` must be monotonic in both ends.
 template <typename T, typename SourcesOf>
 void mix_columns(const Kernels<T>& kernel, const Mixing<T>& mixing, SourcesOf&& sources, std::int64_t begin,
                  std::int64_t end, T* strip) {
@@ -93,19 +106,19 @@ void mix_columns(const Kernels<T>& kernel, const Mixing<T>& mixing, SourcesOf&& 
   // Rows that share one product: all, or a few where every row has other sources.
   const Sources first = sources(0), last = sources(mixing.rows - 1);
   const bool uniform = first.begin == last.begin && first.end == last.end;
-  const std::int64_t group = uniform ? mixing.rows : 14;
+  const std::int64_t group = uniform ? mixing.rows : 6;
   // With many rows a strip of `in` is read many times: gather it into consecutive memory first.
   const bool gather = mixing.rows > kDirectRows;
-  const std::int64_t step = gather ? kStrip<T> : 16 * kStrip<T>;
+  const std::int64_t step = strip_width<T>(last.end);
   for (std::int64_t column = begin; column < end; column += step) {
     const std::int64_t width = std::min(step, end - column);
     const T* in = mixing.in + column;
     std::int64_t ld_in = mixing.ld_in;
     if (gather) {
       for (std::int64_t s = first.begin; s < last.end; ++s)
-        std::memcpy(strip + s * kStrip<T>, in + s * ld_in, static_cast<std::size_t>(width) * sizeof(T));
+        std::memcpy(strip + s * step, in + s * ld_in, static_cast<std::size_t>(width) * sizeof(T));
       in = strip;
-      ld_in = kStrip<T>;
+      ld_in = step;
     }
     const auto product = [&](std::int64_t row, std::int64_t rows, Sources from, bool accumulate) {
       kernel.product_k_major({.m = rows,
@@ -141,7 +154,7 @@ void mix_columns(const Kernels<T>& kernel, const Mixing<T>& mixing, SourcesOf&& 
 template <typename T, typename SourcesOf>
 void mix(const Kernels<T>& kernel, const Team& team, const Mixing<T>& mixing, SourcesOf&& sources, std::int64_t columns,
          T* const* strips) {
-  const std::int64_t piece = team.workers() == 1 ? columns : 16 * kStrip<T>;
+  const std::int64_t piece = team.workers() == 1 ? columns : 32 * kLine<T>;
   team.for_each((columns + piece - 1) / std::max<std::int64_t>(piece, 1), [&](int worker, std::int64_t i) {
     mix_columns(kernel, mixing, sources, i * piece, std::min(columns, (i + 1) * piece), strips[worker]);
   });

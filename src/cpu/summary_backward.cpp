@@ -47,7 +47,7 @@ struct Scratch {
         square(w.take<T>(call.p.value_dim * padded<T>(call.p.key_dim))),
         running_S(w.take<T>(call.p.value_dim * padded<T>(call.p.key_dim))),
         transposed(w.take<T>(call.p.key_dim * padded<T>(call.p.value_dim))),
-        strip(w.take<T>(kStrip<T> * std::max(call.most_blocks(), kTileTokens))) {}
+        strip(w.take<T>(strip_elements<T>(call.most_blocks()))) {}
 };
 
 template <typename T>

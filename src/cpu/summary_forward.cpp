@@ -31,7 +31,7 @@ struct Scratch {
       : q(w, call.p.key_dim), k(w, call.p.key_dim), v(w, call.p.value_dim), o(w, call.p.value_dim),
         q_den(w, call.p.key_dim), k_den(w, call.p.key_dim), causal(w, call.p.key_dim),
         denominator(w.take<T>(kTileTokens)), running_z(w.take<T>(padded<T>(call.p.key_dim))),
-        strip(w.take<T>(kStrip<T> * std::max(call.most_blocks(), kTileTokens))) {}
+        strip(w.take<T>(strip_elements<T>(call.most_blocks()))) {}
 };
 
 template <typename T>
