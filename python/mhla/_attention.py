@@ -1,0 +1,166 @@
+"""The operator as a function of tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, overload
+
+import torch
+from torch import Tensor
+
+from mhla._partition import Partition
+
+Causal = Literal["token", "block"] | bool
+
+
+class Summaries(NamedTuple):
+    """What a causal call remembers of its tokens, in the accumulation type (float32; float64 for float64 inputs)."""
+
+    S: Tensor
+    """``[sequences, kv heads, blocks, Dk, Dv]``"""
+    z: Tensor | None
+    """``[sequences, kv heads, blocks, Dk]``; None without a normalizer."""
+
+
+def masking_name(causal: Causal) -> str:
+    """The operator's name of a ``causal`` argument."""
+    names = {False: "none", True: "token-causal", "token": "token-causal", "block": "block-causal"}
+    if causal not in names:
+        raise ValueError(f"causal is {causal!r}; it must be False, True, 'token' or 'block'")
+    return names[causal]
+
+
+def _final_blocks(partition: Partition, initial_tokens: int, cu_seqlens: Tensor | None) -> int:
+    tokens = partition.tokens if cu_seqlens is None else int(cu_seqlens.diff().max())
+    return -(-(initial_tokens + tokens) // partition.extents[0])
+
+
+@overload
+def attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mixing: Tensor,
+    *,
+    partition: Partition | int,
+    feature_map: str = ...,
+    normalizer: str = ...,
+    causal: Causal = ...,
+    scale: float | None = ...,
+    eps: float = ...,
+    feature_eps: float = ...,
+    q_den: Tensor | None = ...,
+    k_den: Tensor | None = ...,
+    cu_seqlens: Tensor | Sequence[int] | None = ...,
+    initial_state: Summaries | None = ...,
+    initial_tokens: int = ...,
+    return_state: Literal[False] = ...,
+    algorithm: str = ...,
+) -> Tensor: ...
+
+
+@overload
+def attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mixing: Tensor,
+    *,
+    partition: Partition | int,
+    feature_map: str = ...,
+    normalizer: str = ...,
+    causal: Causal = ...,
+    scale: float | None = ...,
+    eps: float = ...,
+    feature_eps: float = ...,
+    q_den: Tensor | None = ...,
+    k_den: Tensor | None = ...,
+    cu_seqlens: Tensor | Sequence[int] | None = ...,
+    initial_state: Summaries | None = ...,
+    initial_tokens: int = ...,
+    return_state: Literal[True],
+    algorithm: str = ...,
+) -> tuple[Tensor, Summaries]: ...
+
+
+def attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mixing: Tensor,
+    *,
+    partition: Partition | int,
+    feature_map: str = "relu",
+    normalizer: str = "paper",
+    causal: Causal = False,
+    scale: float | None = None,
+    eps: float = 1e-6,
+    feature_eps: float = 0.0,
+    q_den: Tensor | None = None,
+    k_den: Tensor | None = None,
+    cu_seqlens: Tensor | Sequence[int] | None = None,
+    initial_state: Summaries | None = None,
+    initial_tokens: int = 0,
+    return_state: bool = False,
+    algorithm: str = "automatic",
+) -> Tensor | tuple[Tensor, Summaries]:
+    """Multi-head linear attention of ``q [B, N, H, Dk]``, ``k [B, N, Hkv, Dk]`` and ``v [B, N, Hkv, Dv]``.
+
+    Tokens stay in the model's own order; blocks are found through ``partition``. Differentiable once in every tensor.
+
+    Args:
+        mixing: ``[M, M]`` or ``[H, M, M]``, any floating-point type; row = query block, column = source block.
+        partition: how the N tokens are split into M blocks; an int is the block size of a line.
+        feature_map: ``identity``, ``relu``, ``elu+1``, ``exp`` or ``squared-relu``.
+        normalizer: ``none``, ``paper`` (q . z of the query's own mixture) or ``reference`` (the authors' code).
+        causal: False; True or ``"token"`` (a token sees itself and earlier ones); ``"block"`` (its own and earlier
+            blocks). Causal calls accept a larger mixing matrix, whose leading corner applies.
+        scale: multiplies the features of q; None is 1.
+        eps: added to the denominator.
+        feature_eps: added to the features of q and k.
+        q_den, k_den: other q and k for the denominator, as rotary models need.
+        cu_seqlens: offsets of packed sequences (B = 1), ``[sequences + 1]``.
+        initial_state, initial_tokens: what an earlier causal call returned and the tokens it had seen.
+        return_state: also return the summaries of all blocks, those of the initial state included (causal calls).
+        algorithm: ``automatic``, ``summary`` (linear in N) or ``dense`` (quadratic in N).
+
+    Returns:
+        ``o [B, N, H, Dv]``, or ``(o, Summaries)`` with ``return_state``.
+    """
+    if isinstance(partition, int):
+        if q.ndim != 4:
+            raise ValueError(f"q has {q.ndim} axes; it must be 4, [batch, tokens, heads, width]")
+        partition = Partition((q.shape[1],), (partition,))
+    elif not isinstance(partition, Partition):
+        raise TypeError(f"partition is a {type(partition).__name__}; it must be a Partition or a block size (int)")
+    masking = masking_name(causal)
+    if return_state and masking == "none":
+        raise ValueError("return_state is True; it needs a causal call")
+    if cu_seqlens is not None and not isinstance(cu_seqlens, Tensor):
+        cu_seqlens = torch.tensor(cu_seqlens, dtype=torch.int64)
+    initial_S, initial_z = (None, None) if initial_state is None else initial_state
+    o, S, z = torch.ops.mhla.attention(
+        q,
+        k,
+        v,
+        mixing,
+        partition.sizes,
+        partition.extents,
+        feature_map=feature_map,
+        normalizer=normalizer,
+        masking=masking,
+        algorithm=algorithm,
+        scale=1.0 if scale is None else scale,
+        eps=eps,
+        feature_eps=feature_eps,
+        q_den=q_den,
+        k_den=k_den,
+        cu_seqlens=cu_seqlens,
+        initial_S=initial_S,
+        initial_z=initial_z,
+        initial_tokens=initial_tokens,
+        state_blocks=_final_blocks(partition, initial_tokens, cu_seqlens) if return_state else -1,
+    )
+    if not return_state:
+        return o
+    return o, Summaries(S, None if normalizer == "none" else z)

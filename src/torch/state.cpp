@@ -1,0 +1,168 @@
+// torch.classes.mhla.State: streaming for Python and TorchScript, around mhla::State. Not differentiable.
+#include "mhla/state.hpp"
+
+#include <torch/custom_class.h>
+
+#include <string>
+
+#include "torch/tensors.hpp"
+
+namespace mhla {
+namespace {
+
+using dispatch::check_token_tensor;
+
+// Methods of custom classes turn unknown exceptions into Python's RuntimeError; this one becomes a ValueError.
+template <typename Body>
+auto with_value_errors(Body&& body) {
+  try {
+    return body();
+  } catch (const Error& error) {
+    C10_THROW_ERROR(ValueError, error.what());
+  }
+}
+
+class StateHolder : public torch::CustomClassHolder {
+ public:
+  explicit StateHolder(State state) : state_(std::move(state)) {}
+
+  static c10::intrusive_ptr<StateHolder> create(const at::Tensor& mixing, const std::string& dtype, std::int64_t batch,
+                                                std::int64_t heads, std::int64_t kv_heads, std::int64_t key_dim,
+                                                std::int64_t value_dim, std::int64_t block_size,
+                                                const std::string& feature_map, const std::string& normalizer,
+                                                double scale, double eps, double feature_eps,
+                                                const std::string& beyond) {
+    if ((mixing.dim() != 2 && mixing.dim() != 3) || mixing.size(-1) != mixing.size(-2)) {
+      throw Error("mixing has shape " + c10::str(mixing.sizes()) + "; it must be [M, M] or [H, M, M]");
+    }
+    if (mixing.dim() == 3 && mixing.size(0) != heads) {
+      throw Error("mixing has heads " + std::to_string(mixing.size(0)) + "; it must be " + std::to_string(heads));
+    }
+    const StateConfig config{.dtype = parse_dtype(dtype),
+                             .batch = batch,
+                             .heads = heads,
+                             .kv_heads = kv_heads,
+                             .key_dim = key_dim,
+                             .value_dim = value_dim,
+                             .block_size = block_size,
+                             .mixing_blocks = mixing.size(-1),
+                             .mixing_per_head = mixing.dim() == 3,
+                             .options = {.feature_map = parse_feature_map(feature_map),
+                                         .normalizer = parse_normalizer(normalizer),
+                                         .masking = Masking::token_causal,
+                                         .scale = scale,
+                                         .eps = eps,
+                                         .feature_eps = feature_eps},
+                             .beyond = parse_beyond_trained(beyond)};
+    const at::Tensor accumulated =
+        mixing.detach().to(at::kCPU, dispatch::scalar_type(accumulation_type(config.dtype))).contiguous();
+    return c10::make_intrusive<StateHolder>(State(config, accumulated.const_data_ptr()));
+  }
+
+  // [batch, tokens, heads, width] tensors.
+  at::Tensor prefill(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+    const StateConfig& config = state_.config();
+    check_token_tensor(q, "q");
+    check(q, "q", q.size(1), config.heads, config.key_dim);
+    check(k, "k", q.size(1), config.kv_heads, config.key_dim);
+    check(v, "v", q.size(1), config.kv_heads, config.value_dim);
+    at::Tensor o = at::empty({config.batch, q.size(1), config.heads, config.value_dim}, q.options());
+    const Parallel parallel = dispatch::torch_parallel();
+    state_.prefill(q.size(1), dispatch::const_view(q), dispatch::const_view(k), dispatch::const_view(v),
+                   dispatch::mutable_view(o), &parallel);
+    return o;
+  }
+
+  // One token: [batch, heads, width] tensors.
+  at::Tensor step(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+    const StateConfig& config = state_.config();
+    const at::Tensor q4 = with_token_axis(q, "q"), k4 = with_token_axis(k, "k"), v4 = with_token_axis(v, "v");
+    check(q4, "q", 1, config.heads, config.key_dim);
+    check(k4, "k", 1, config.kv_heads, config.key_dim);
+    check(v4, "v", 1, config.kv_heads, config.value_dim);
+    at::Tensor o = at::empty({config.batch, 1, config.heads, config.value_dim}, q.options());
+    const Parallel parallel = dispatch::torch_parallel();
+    state_.step(dispatch::const_view(q4), dispatch::const_view(k4), dispatch::const_view(v4), dispatch::mutable_view(o),
+                &parallel);
+    return o.squeeze(1);
+  }
+
+  c10::intrusive_ptr<StateHolder> fork() const { return c10::make_intrusive<StateHolder>(state_.fork()); }
+
+  at::Tensor serialize() const {
+    const std::vector<std::byte> bytes = state_.serialize();
+    at::Tensor tensor = at::empty({static_cast<std::int64_t>(bytes.size())}, at::kByte);
+    std::copy(bytes.begin(), bytes.end(), static_cast<std::byte*>(tensor.mutable_data_ptr()));
+    return tensor;
+  }
+
+  static c10::intrusive_ptr<StateHolder> restore(const at::Tensor& bytes) {
+    if (bytes.scalar_type() != at::kByte || bytes.dim() != 1) {
+      throw Error("bytes is a " + std::string(c10::toString(bytes.scalar_type())) + " tensor with " +
+                  std::to_string(bytes.dim()) + " axes; it must be uint8 with 1");
+    }
+    const at::Tensor dense = bytes.to(at::kCPU).contiguous();
+    return c10::make_intrusive<StateHolder>(
+        State::restore({static_cast<const std::byte*>(dense.const_data_ptr()), dense.nbytes()}));
+  }
+
+  std::int64_t tokens() const { return state_.tokens(); }
+  std::int64_t bytes() const { return static_cast<std::int64_t>(state_.bytes()); }
+
+ private:
+  static at::Tensor with_token_axis(const at::Tensor& tensor, const std::string& argument) {
+    if (tensor.dim() != 3) {
+      throw Error(argument + " has " + std::to_string(tensor.dim()) + " axes; it must be 3, [batch, heads, width]");
+    }
+    return tensor.unsqueeze(1);
+  }
+
+  void check(const at::Tensor& tensor, const std::string& argument, std::int64_t tokens, std::int64_t heads,
+             std::int64_t dim) const {
+    check_token_tensor(tensor, argument);
+    const std::array<std::int64_t, 4> expected{state_.config().batch, tokens, heads, dim};
+    if (tensor.sizes() != at::IntArrayRef(expected)) {
+      throw Error(argument + " has shape " + c10::str(tensor.sizes()) + "; it must be " +
+                  c10::str(at::IntArrayRef(expected)));
+    }
+    if (dispatch::dtype_of(tensor, argument) != state_.config().dtype) {
+      throw Error(argument + " has dtype " + c10::toString(tensor.scalar_type()) + "; it must be that of the state, " +
+                  c10::toString(dispatch::scalar_type(state_.config().dtype)));
+    }
+    if (!tensor.device().is_cpu()) throw Error(argument + " has device " + tensor.device().str() + "; it must be cpu");
+  }
+
+  State state_;
+};
+
+}  // namespace
+
+TORCH_LIBRARY_FRAGMENT(mhla, library) {
+  using Holder = c10::intrusive_ptr<StateHolder>;
+  using Tokens = const at::Tensor&;
+  using Text = const std::string&;
+  library.class_<StateHolder>("State")
+      .def(torch::init([](Tokens mixing, Text dtype, std::int64_t batch, std::int64_t heads, std::int64_t kv_heads,
+                          std::int64_t key_dim, std::int64_t value_dim, std::int64_t block_size, Text feature_map,
+                          Text normalizer, double scale, double eps, double feature_eps, Text beyond) {
+        return with_value_errors([&] {
+          return StateHolder::create(mixing, dtype, batch, heads, kv_heads, key_dim, value_dim, block_size, feature_map,
+                                     normalizer, scale, eps, feature_eps, beyond);
+        });
+      }))
+      .def("prefill", [](const Holder& self, Tokens q, Tokens k,
+                         Tokens v) { return with_value_errors([&] { return self->prefill(q, k, v); }); })
+      .def("step", [](const Holder& self, Tokens q, Tokens k,
+                      Tokens v) { return with_value_errors([&] { return self->step(q, k, v); }); })
+      .def("fork", &StateHolder::fork)
+      .def("serialize", &StateHolder::serialize)
+      .def_static(
+          "restore",
+          [](const at::Tensor& bytes) { return with_value_errors([&] { return StateHolder::restore(bytes); }); })
+      .def("tokens", &StateHolder::tokens)
+      .def("bytes", &StateHolder::bytes)
+      .def_pickle([](const Holder& self) { return self->serialize(); },
+                  [](const at::Tensor& bytes) { return StateHolder::restore(bytes); });
+}
+
+}  // namespace mhla

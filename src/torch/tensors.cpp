@@ -1,0 +1,232 @@
+// Checks, allocations and views of tensors.hpp.
+#include "torch/tensors.hpp"
+
+#include <sstream>
+
+namespace mhla::dispatch {
+namespace {
+
+template <typename... Parts>
+[[noreturn]] void fail(const Parts&... parts) {
+  std::ostringstream text;
+  (text << ... << parts);
+  throw Error(text.str());
+}
+
+void check_size(const at::Tensor& tensor, const std::string& argument, int axis, const char* axis_name,
+                const c10::SymInt& expected, const char* why) {
+  if (tensor.sym_size(axis) != expected) {
+    fail(argument, " has ", axis_name, " ", tensor.sym_size(axis), " (axis ", axis, "); it must be ", expected, ", ",
+         why);
+  }
+}
+
+void check_same_kind(const at::Tensor& tensor, const std::string& argument, const at::Tensor& q) {
+  if (tensor.scalar_type() != q.scalar_type()) {
+    fail(argument, " has dtype ", tensor.scalar_type(), "; it must be that of q, ", q.scalar_type());
+  }
+  if (tensor.device() != q.device()) {
+    fail(argument, " has device ", tensor.device(), "; it must be that of q, ", q.device());
+  }
+}
+
+void check_mixing(const Call& call) {
+  const at::Tensor& mixing = call.mixing;
+  if (mixing.dim() != 2 && mixing.dim() != 3) {
+    fail("mixing has ", mixing.dim(), " axes; it must be [M, M] or [H, M, M]");
+  }
+  if (!at::isFloatingType(mixing.scalar_type())) {
+    fail("mixing has dtype ", mixing.scalar_type(), "; it must be a floating-point type");
+  }
+  if (mixing.device() != call.q.device()) {
+    fail("mixing has device ", mixing.device(), "; it must be that of q, ", call.q.device());
+  }
+  if (mixing.sym_size(-1) != mixing.sym_size(-2)) {
+    fail("mixing is ", mixing.sym_size(-2), " x ", mixing.sym_size(-1), "; it must be a square matrix");
+  }
+  if (mixing.dim() == 3) check_size(mixing, "mixing", 0, "heads", call.q.sym_size(2), "heads of q");
+}
+
+c10::SymInt state_rows(const Call& call) {
+  return call.cu_seqlens ? call.cu_seqlens->sym_size(0) - 1 : call.q.sym_size(0);
+}
+
+void check_state_tensor(const Call& call, const at::Tensor& state, const std::string& argument, int axes) {
+  if (state.dim() != axes) {
+    fail(argument, " has ", state.dim(), " axes; it must be ",
+         axes == 5 ? "[B, H, blocks, Dk, Dv]" : "[B, H, blocks, Dk]");
+  }
+  const at::ScalarType expected = scalar_type(accumulation_type(dtype_of(call.q, "q")));
+  if (state.scalar_type() != expected) {
+    fail(argument, " has dtype ", state.scalar_type(), "; it must be the accumulation type of q, ", expected);
+  }
+  if (state.device() != call.q.device()) {
+    fail(argument, " has device ", state.device(), "; it must be that of q, ", call.q.device());
+  }
+  check_size(state, argument, 0, "sequences", state_rows(call), "batch of q, or packed sequences");
+  check_size(state, argument, 1, "heads", call.k.sym_size(2), "heads of k");
+  const c10::SymInt extent = call.extents.empty() ? 1 : call.extents[0];
+  check_size(state, argument, 2, "blocks", (call.initial_tokens + extent - 1) / extent, "blocks of initial_tokens");
+  check_size(state, argument, 3, "key width", call.k.sym_size(3), "key width of k");
+  if (axes == 5) check_size(state, argument, 4, "value width", call.v.sym_size(3), "value width of v");
+}
+
+void check_initial_state(const Call& call) {
+  if (call.initial_tokens < 0) fail("initial_tokens is ", call.initial_tokens, "; it must be at least 0");
+  if (call.initial_tokens > 0 && !call.initial_S)
+    fail("initial_S is missing; it must be given with initial_tokens > 0");
+  if (call.initial_S) check_state_tensor(call, *call.initial_S, "initial_S", 5);
+  if (!call.has_normalizer() && call.initial_z) fail("initial_z is given; it must not be with normalizer 'none'");
+  if (call.has_normalizer() && call.initial_S && !call.initial_z) {
+    fail("initial_z is missing; it must be given beside initial_S with normalizer '", call.normalizer, "'");
+  }
+  if (call.initial_z && !call.initial_S) fail("initial_S is missing; it must be given beside initial_z");
+  if (call.initial_z) check_state_tensor(call, *call.initial_z, "initial_z", 4);
+}
+
+void check_cu_seqlens(const Call& call) {
+  if (!call.cu_seqlens) return;
+  const at::Tensor& offsets = *call.cu_seqlens;
+  if (offsets.dim() != 1) fail("cu_seqlens has ", offsets.dim(), " axes; it must be 1");
+  if (offsets.scalar_type() != at::kLong && offsets.scalar_type() != at::kInt) {
+    fail("cu_seqlens has dtype ", offsets.scalar_type(), "; it must be int64 or int32");
+  }
+  if (offsets.sym_size(0) < 2) fail("cu_seqlens has ", offsets.sym_size(0), " entries; it must be at least 2");
+}
+
+at::Tensor like(const at::Tensor& tensor) { return at::empty_symint(tensor.sym_sizes(), tensor.options()); }
+
+at::Tensor like(const OptionalTensor& tensor, const at::Tensor& q) {
+  return tensor ? like(*tensor) : at::empty({0}, q.options());
+}
+
+}  // namespace
+
+DType dtype_of(const at::Tensor& tensor, const std::string& argument) {
+  switch (tensor.scalar_type()) {
+    case at::kFloat:
+      return DType::f32;
+    case at::kDouble:
+      return DType::f64;
+    case at::kBFloat16:
+      return DType::bf16;
+    case at::kHalf:
+      return DType::f16;
+    default:
+      fail(argument, " has dtype ", tensor.scalar_type(), "; it must be float32, float64, bfloat16 or float16");
+  }
+}
+
+at::ScalarType scalar_type(DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+      return at::kFloat;
+    case DType::f64:
+      return at::kDouble;
+    case DType::bf16:
+      return at::kBFloat16;
+    case DType::f16:
+      return at::kHalf;
+  }
+  fail("dtype is not one of float32, float64, bfloat16, float16");
+}
+
+void check_token_tensor(const at::Tensor& tensor, const std::string& argument) {
+  if (tensor.layout() != at::kStrided) fail(argument, " has layout ", tensor.layout(), "; it must be a dense tensor");
+  if (tensor.dim() != 4) {
+    fail(argument, " has ", tensor.dim(), " axes; it must be 4, [batch, tokens, heads, width]");
+  }
+  dtype_of(tensor, argument);
+  if (tensor.sym_size(3) > 1 && tensor.sym_numel() > 0 && tensor.sym_stride(3) != 1) {
+    fail(argument, " has stride ", tensor.sym_stride(3), "; the last axis must be contiguous, stride 1");
+  }
+}
+
+void check_call(const Call& call) {
+  parse_feature_map(call.feature_map);
+  parse_normalizer(call.normalizer);
+  parse_masking(call.masking);
+  parse_algorithm(call.algorithm);
+  const at::Tensor& q = call.q;
+  check_token_tensor(q, "q");
+  check_token_tensor(call.k, "k");
+  check_token_tensor(call.v, "v");
+  check_same_kind(call.k, "k", q);
+  check_same_kind(call.v, "v", q);
+  check_size(call.k, "k", 0, "batch", q.sym_size(0), "batch of q");
+  check_size(call.k, "k", 1, "tokens", q.sym_size(1), "tokens of q");
+  check_size(call.k, "k", 3, "key width", q.sym_size(3), "key width of q");
+  check_size(call.v, "v", 0, "batch", q.sym_size(0), "batch of q");
+  check_size(call.v, "v", 1, "tokens", q.sym_size(1), "tokens of q");
+  check_size(call.v, "v", 2, "heads", call.k.sym_size(2), "heads of k");
+  const c10::SymInt heads = q.sym_size(2), kv_heads = call.k.sym_size(2);
+  if (kv_heads < 1 || heads % kv_heads != 0) {
+    fail("k has heads ", kv_heads, " (axis 2); it must be a divisor of the heads of q, ", heads);
+  }
+  for (const auto& [tensor, argument, twin] :
+       {std::tuple(&call.q_den, "q_den", &q), std::tuple(&call.k_den, "k_den", &call.k)}) {
+    if (!tensor->has_value()) continue;
+    if (!call.has_normalizer()) fail(argument, " is given; it must not be with normalizer 'none'");
+    check_token_tensor(**tensor, argument);
+    check_same_kind(**tensor, argument, q);
+    for (int axis = 0; axis < 4; ++axis) {
+      check_size(**tensor, argument, axis, "size", twin->sym_size(axis), "as the tensor it replaces");
+    }
+  }
+  if (call.q_den.has_value() != call.k_den.has_value()) {
+    fail(call.q_den ? "k_den" : "q_den", " is missing; it must be given beside ", call.q_den ? "q_den" : "k_den");
+  }
+  if (call.sizes.size() != call.extents.size() || call.sizes.empty()) {
+    fail("partition has ", call.sizes.size(), " sizes and ", call.extents.size(),
+         " extents; it must be one to three of each");
+  }
+  for (const std::int64_t extent : call.extents) {
+    if (extent < 1) fail("partition has a block extent of ", extent, "; it must be at least 1");
+  }
+  c10::SymInt tokens = 1;
+  for (const c10::SymInt& size : call.sizes) tokens = tokens * size;
+  if (tokens != q.sym_size(1)) {
+    fail("partition has ", tokens, " tokens; it must be ", q.sym_size(1), " (tokens of q, axis 1)");
+  }
+  check_mixing(call);
+  check_cu_seqlens(call);
+  check_initial_state(call);
+  if (call.state_blocks < -1) fail("state_blocks is ", call.state_blocks, "; it must be -1 (none) or more");
+}
+
+ForwardResult allocate_forward(const Call& call) {
+  const at::Tensor& q = call.q;
+  const c10::SymInt value_dim = call.v.sym_size(3);
+  at::Tensor o = at::empty_symint({q.sym_size(0), q.sym_size(1), q.sym_size(2), value_dim}, q.options());
+  const auto state_options = q.options().dtype(scalar_type(accumulation_type(dtype_of(q, "q"))));
+  at::Tensor S = at::empty({0}, state_options), z = at::empty({0}, state_options);
+  if (call.state_blocks >= 0) {
+    const c10::SymInt rows = state_rows(call), heads = call.k.sym_size(2), key_dim = q.sym_size(3);
+    S = at::empty_symint({rows, heads, call.state_blocks, key_dim, value_dim}, state_options);
+    if (call.has_normalizer()) z = at::empty_symint({rows, heads, call.state_blocks, key_dim}, state_options);
+  }
+  return {o, S, z};
+}
+
+BackwardResult allocate_backward(const Call& call, const Gradients& gradients) {
+  return {like(call.q),
+          like(call.k),
+          like(call.v),
+          gradients.mixing_wanted ? like(call.mixing) : at::empty({0}, call.mixing.options()),
+          like(call.q_den, call.q),
+          like(call.k_den, call.q),
+          like(call.initial_S, call.q),
+          like(call.initial_z, call.q)};
+}
+
+ConstTensor const_view(const at::Tensor& tensor) {
+  return {tensor.const_data_ptr(), tensor.stride(0), tensor.stride(1), tensor.stride(2)};
+}
+
+ConstTensor const_view(const OptionalTensor& tensor) { return tensor ? const_view(*tensor) : ConstTensor{}; }
+
+Tensor mutable_view(const at::Tensor& tensor) {
+  return {tensor.mutable_data_ptr(), tensor.stride(0), tensor.stride(1), tensor.stride(2)};
+}
+
+}  // namespace mhla::dispatch

@@ -1,0 +1,32 @@
+// Checks and allocations shared by the real and the meta kernels, and the step from at::Tensor to libmhla's views.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "mhla/attention.hpp"
+#include "torch/arguments.hpp"
+
+namespace mhla::dispatch {
+
+DType dtype_of(const at::Tensor& tensor, const std::string& argument);
+at::ScalarType scalar_type(DType dtype);
+
+// Throws an Error naming the argument unless `tensor` is a dense [B, N, H, D] tensor with contiguous last axis.
+void check_token_tensor(const at::Tensor& tensor, const std::string& argument);
+
+// Everything about a call that can be seen without reading data. Works on symbolic sizes too.
+void check_call(const Call& call);
+
+// Outputs with the right shapes, uninitialised.
+ForwardResult allocate_forward(const Call& call);
+BackwardResult allocate_backward(const Call& call, const Gradients& gradients);
+
+ConstTensor const_view(const at::Tensor& tensor);
+ConstTensor const_view(const OptionalTensor& tensor);
+Tensor mutable_view(const at::Tensor& tensor);
+
+// Threads of torch (torch.set_num_threads).
+Parallel torch_parallel();
+
+}  // namespace mhla::dispatch

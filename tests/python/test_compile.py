@@ -1,0 +1,118 @@
+"""The operator as PyTorch sees it: schema, fake tensors, autograd registration, torch.compile, autocast."""
+
+import pytest
+import torch
+
+import mhla
+from oracle import GRID, LINE, random_inputs
+
+OPCHECK_CASES = {
+    "image": ([5, 4], [3, 2], {}),
+    "reference": ([5, 4], [3, 2], {"normalizer": "reference", "feature_eps": 1e-6}),
+    "causal": ([20], [4], {"masking": "token-causal", "normalizer": "none"}),
+    "state": ([20], [4], {"masking": "token-causal", "state_blocks": 5}),
+    "packed": ([20], [4], {"masking": "block-causal", "cu_seqlens": torch.tensor([0, 7, 20])}),
+}
+
+
+@pytest.mark.parametrize("case", OPCHECK_CASES)
+@pytest.mark.parametrize("per_head", [False, True])
+def test_opcheck_accepts_the_forward_operator(case, per_head):
+    sizes, extents, options = OPCHECK_CASES[case]
+    inputs = random_inputs(mhla.Partition.by_extent(sizes, extents), batch=1, per_head=per_head)
+    inputs = [x.float().requires_grad_() for x in inputs]
+    torch.library.opcheck(torch.ops.mhla.attention.default, (*inputs, sizes, extents), options)
+
+
+def test_opcheck_accepts_denominator_features_and_initial_state():
+    q, k, v, _ = (x.float().requires_grad_() for x in random_inputs(LINE))
+    options = {
+        "masking": "token-causal",
+        "q_den": torch.rand_like(q).requires_grad_(),
+        "k_den": torch.rand_like(k).requires_grad_(),
+        "initial_S": torch.rand(2, 2, 2, 5, 4, requires_grad=True),
+        "initial_z": torch.rand(2, 2, 2, 5, requires_grad=True),
+        "initial_tokens": 6,
+        "state_blocks": 5,
+    }
+    torch.library.opcheck(torch.ops.mhla.attention.default, (q, k, v, torch.rand(6, 6), [13], [4]), options)
+
+
+def test_opcheck_accepts_the_backward_operator():
+    q, k, v, mixing = (x.float() for x in random_inputs(GRID))
+    o = mhla.attention(q, k, v, mixing, partition=GRID)
+    options = {"o": o, "d_o": torch.rand_like(o)}
+    torch.library.opcheck(torch.ops.mhla.attention_backward.default, (q, k, v, mixing, [5, 4], [3, 2]), options)
+
+
+def loss(q, k, v, mixing, causal):
+    partition = LINE if causal else GRID
+    o = mhla.attention(q.sin(), k, v, mixing.clamp(0, 1), partition=partition, causal=causal)
+    return (o * o.shape[1]).square().mean()
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("causal", [False, True])
+def test_compiled_without_graph_breaks_equals_eager_forward_and_backward(backend, causal):
+    inputs = [x.float().requires_grad_() for x in random_inputs(LINE if causal else GRID)]
+    eager = loss(*inputs, causal)
+    compiled = torch.compile(loss, fullgraph=True, backend=backend)(*inputs, causal)
+    torch.testing.assert_close(compiled, eager)
+    torch.testing.assert_close(torch.autograd.grad(compiled, inputs), torch.autograd.grad(eager, inputs))
+
+
+def test_one_compilation_serves_all_lengths():
+    compilations = []
+
+    def backend(graph, example_inputs):
+        compilations.append(graph)
+        return graph
+
+    @torch.compile(fullgraph=True, dynamic=True, backend=backend)
+    def call(q, k, v, mixing):
+        return mhla.attention(q, k, v, mixing, partition=4, causal=True)
+
+    mixing = torch.rand(9, 9)
+    for tokens in (13, 17, 33):
+        q, k, v, _ = (x.float() for x in random_inputs(mhla.Partition.line(tokens, 4)))
+        expected = mhla.attention(q, k, v, mixing, partition=4, causal=True)
+        torch.testing.assert_close(call(q, k, v, mixing), expected)
+    assert len(compilations) == 1
+
+
+def test_compiled_module_trains_like_the_eager_one():
+    torch.manual_seed(0)
+    layer = mhla.nn.MHLA(16, 2, GRID, qk_norm=True)
+    x = torch.randn(2, 20, 16)
+    layer(x).square().mean().backward()
+    expected = {name: parameter.grad.clone() for name, parameter in layer.named_parameters()}
+    layer.zero_grad()
+    torch.compile(layer, fullgraph=True, backend="aot_eager")(x).square().mean().backward()
+    for name, parameter in layer.named_parameters():
+        torch.testing.assert_close(parameter.grad, expected[name], msg=name)
+
+
+def test_second_derivatives_are_refused_by_name():
+    q, k, v, mixing = (x.requires_grad_() for x in random_inputs(GRID))
+    o = mhla.attention(q, k, v, mixing, partition=GRID)
+    (d_q,) = torch.autograd.grad(o.square().sum(), q, create_graph=True)
+    with pytest.raises(RuntimeError, match="mhla::attention_backward is not implemented"):
+        d_q.sum().backward()
+
+
+def test_autocast_runs_in_its_dtype_and_keeps_the_matrix():
+    q, k, v, mixing = (x.float().requires_grad_() for x in random_inputs(GRID))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        o = mhla.attention(q, k.detach().bfloat16(), v, mixing, partition=GRID)
+    assert o.dtype == torch.bfloat16
+    expected = mhla.attention(q.bfloat16(), k.bfloat16(), v.bfloat16(), mixing, partition=GRID)
+    assert torch.equal(o, expected)
+    o.float().square().sum().backward()
+    assert q.grad.dtype == torch.float32 and mixing.grad.dtype == torch.float32
+
+
+def test_low_precision_mixing_gets_a_gradient_of_its_own_dtype():
+    q, k, v, mixing = (x.bfloat16().requires_grad_() for x in random_inputs(GRID))
+    mhla.attention(q, k, v, mixing, partition=GRID).sum().backward()
+    assert mixing.grad.dtype == torch.bfloat16
+    assert mixing.grad.isfinite().all()
