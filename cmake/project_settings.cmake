@@ -14,17 +14,19 @@ endif()
 
 find_program(MHLA_CCACHE ccache)
 if(MHLA_CCACHE)
-  # The two sloppiness settings are what ccache needs to cache builds with precompiled headers.
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
-                                  ${MHLA_CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${MHLA_CCACHE})
 endif()
+
+# Torch's headers cost some twenty seconds per source file, precompiled or not (their inline code is what takes the time),
+# and this code only calls into libraries: few, large compilations at a modest level.
+function(mhla_parse_torch_once target)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 24)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+endfunction()
 
 add_library(mhla_settings INTERFACE)
 # -Wno-restrict: GCC 12 reports string concatenation falsely.
 target_compile_options(mhla_settings INTERFACE -Wall -Wextra -Wno-psabi -Wno-restrict)
-if(MHLA_CCACHE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  target_compile_options(mhla_settings INTERFACE -fpch-preprocess)
-endif()
 if(MHLA_SANITIZE)
   add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
   add_link_options(-fsanitize=address,undefined)

@@ -28,34 +28,36 @@ constexpr std::int64_t kPanel = 1024 / sizeof(T);
 template <typename T>
 constexpr std::int64_t kTileStride = kPanel<T> + kLine<T>;
 
-// Rows of memory to bring into cache while a product runs, a few lines at a time: token rows lie too far apart for the
-// hardware to guess, and a core that only waits for them has nothing else to do.
+// Rows of memory to bring into cache while a product runs, a few at a time: token rows lie too far apart for the hardware
+// to guess, and a core that only waits for them has nothing else to do.
 class Prefetch {
  public:
-  void clear() { rows_ = next_row_ = next_line_ = lines_ = 0; }
-  void add(const std::byte* row, std::int64_t bytes) {
-    if (rows_ == kMost) return;
-    const auto lines = static_cast<std::int32_t>((bytes + static_cast<std::int64_t>(kLineBytes) - 1) /
-                                                 static_cast<std::int64_t>(kLineBytes));
-    row_[rows_++] = {row, lines};
-    lines_ += lines;
+  void clear() { runs_ = next_run_ = next_row_ = rows_ = 0; }
+  void add(const std::byte* at, std::int64_t stride, std::int64_t rows, std::int64_t bytes) {
+    if (runs_ == kMost) return;
+    run_[runs_++] = {at, stride, static_cast<std::int32_t>(rows), static_cast<std::int32_t>(bytes)};
+    rows_ += static_cast<std::int32_t>(rows);
   }
-  std::int32_t lines() const { return lines_; }
-  [[gnu::always_inline]] void issue(std::int32_t count) {
-    for (; count > 0 && next_row_ < rows_; --count) {
-      __builtin_prefetch(row_[next_row_].at + static_cast<std::size_t>(next_line_) * kLineBytes, 0, 2);
-      if (++next_line_ == row_[next_row_].lines) ++next_row_, next_line_ = 0;
+  std::int32_t rows() const { return rows_; }
+  [[gnu::always_inline]] void issue(std::int32_t rows) {
+    constexpr auto kBytes = static_cast<std::int32_t>(kLineBytes);
+    for (; rows > 0 && next_run_ < runs_; --rows) {
+      const Run& run = run_[next_run_];
+      const std::byte* row = run.at + next_row_ * run.stride;
+      for (std::int32_t byte = 0; byte < run.bytes; byte += kBytes) __builtin_prefetch(row + byte, 0, 2);
+      if (++next_row_ == run.rows) ++next_run_, next_row_ = 0;
     }
   }
 
  private:
   static constexpr std::int32_t kMost = 6 * 64;
-  struct Row {
+  struct Run {
     const std::byte* at;
-    std::int32_t lines;
+    std::int64_t stride;  // bytes from row to row
+    std::int32_t rows, bytes;
   };
-  Row row_[kMost];
-  std::int32_t rows_ = 0, next_row_ = 0, next_line_ = 0, lines_ = 0;
+  Run run_[kMost];
+  std::int32_t runs_ = 0, next_run_ = 0, next_row_ = 0, rows_ = 0;
 };
 
 // C[m, n] (+)= sum_k A[k, m] B[k, n]. n is a multiple of kLine; rows of B and C are 64-byte aligned.
@@ -69,6 +71,7 @@ struct Product {
   T* c;
   std::int64_t ldc;
   bool accumulate;
+  const T* const* b_rows = nullptr;  // k-major A only: rows of B that do not lie evenly, instead of b and ldb
   Prefetch* prefetch = nullptr;  // issued between register tiles
 };
 

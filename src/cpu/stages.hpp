@@ -38,6 +38,25 @@ void outer_product(const Kernels<T>& kernel, std::int64_t tokens, const Tile<T>&
                               .prefetch = prefetch});
 }
 
+// The same with the rows of B where the caller's tensor has them; b_dim is a multiple of kLine.
+template <typename T>
+void outer_product(const Kernels<T>& kernel, std::int64_t tokens, const Tile<T>& a, const T* const* b_rows,
+                   std::int64_t b_dim, T* S, bool accumulate, Prefetch* prefetch) {
+  for (std::int64_t pa = 0; pa < a.panels(); ++pa)
+    kernel.product_k_major({.m = a.width(pa),
+                            .n = b_dim,
+                            .k = tokens,
+                            .a = a.panel(pa),
+                            .lda = kTileStride<T>,
+                            .b = nullptr,
+                            .ldb = 0,
+                            .c = S + pa * kPanel<T> * b_dim,
+                            .ldc = b_dim,
+                            .accumulate = accumulate,
+                            .b_rows = b_rows,
+                            .prefetch = prefetch});
+}
+
 // out (+)= in S, row by row; S is [in.dim, out.dim] with rows `ld` apart.
 template <typename T>
 void apply(const Kernels<T>& kernel, std::int64_t tokens, const Tile<T>& in, const T* S, std::int64_t ld,

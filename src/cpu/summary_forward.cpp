@@ -92,11 +92,18 @@ class Forward {
     if (!started && call_.has_denominator()) denominator_.clear_z(i0_ + local);
     call_.for_each_chunk(*s_, local, [&](const Chunk& chunk, const Chunk& next) {
       call_.load(args_->in.k, call_.key_features, *s_, kv_, chunk, scratch.k);
-      call_.load(args_->in.v, call_.no_features, *s_, kv_, chunk, scratch.v);
       scratch.prefetch.clear();
       call_.prefetch(args_->in.k, *s_, kv_, next, call_.p.key_dim, scratch.prefetch);
       call_.prefetch(args_->in.v, *s_, kv_, next, call_.p.value_dim, scratch.prefetch);
-      outer_product(kernel_, chunk.tokens, scratch.k, scratch.v, S(i0_ + local), started, &scratch.prefetch);
+      if (call_.usable_in_place(call_.p.value_dim)) {
+        const T* rows[kTileTokens];
+        call_.rows_in_place(args_->in.v, *s_, kv_, chunk, rows);
+        outer_product(kernel_, chunk.tokens, scratch.k, rows, call_.p.value_dim, S(i0_ + local), started,
+                      &scratch.prefetch);
+      } else {
+        call_.load(args_->in.v, call_.no_features, *s_, kv_, chunk, scratch.v);
+        outer_product(kernel_, chunk.tokens, scratch.k, scratch.v, S(i0_ + local), started, &scratch.prefetch);
+      }
       started = true;
       if (call_.has_denominator()) denominator_.add_keys(i0_ + local, chunk.tokens, denominator_keys(scratch, chunk));
     });

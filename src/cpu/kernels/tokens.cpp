@@ -138,8 +138,8 @@ void load(const Rows& rows, const Features& features, const void* from, T* tile)
     with_feature_map(features.map, [&](auto map) {
       T buffer[kPanel<T>];
       for (std::int64_t r = 0; r < rows.rows; ++r) {
-        const T* x = widened<T>(static_cast<const Element*>(from) + r * rows.stride, width, buffer);
-        T* out = tile + r * kTileStride<T>;
+        const T* __restrict x = widened<T>(static_cast<const Element*>(from) + r * rows.stride, width, buffer);
+        T* __restrict out = tile + r * kTileStride<T>;
         for (std::int64_t c = 0; c < width; ++c) out[c] = scale * phi<decltype(map)::value>(x[c]) + shift;
         for (std::int64_t c = width; c < padded<T>(width); ++c) out[c] = T(0);
       }

@@ -1,0 +1,29 @@
+// The shapes the operator is measured at: those of the models it is for, with the batch of a small machine.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/operator_call.hpp"
+#include "cli/peers.hpp"
+
+namespace mhla::cli {
+
+struct BenchShape {
+  std::string name;
+  std::string about;
+  Problem problem;   // float32, with the normaliser its models use
+  TokenOrder order;  // in which the composed formula gets its tokens
+
+  bool causal() const { return problem.options.masking == Masking::token_causal; }
+  torch::Tensor mixing() const;  // [M, M], double
+};
+
+const std::vector<BenchShape>& bench_shapes();
+const BenchShape& bench_shape(const std::string& name);  // throws a UsageError that lists the names
+
+// N tokens of one head, D = 64, in sqrt(N) blocks: the most blocks for which the operator is still linear in N.
+BenchShape sweep_shape(std::int64_t tokens);
+std::vector<std::int64_t> sweep_tokens(std::int64_t largest);  // 256, 1024, ... up to `largest`
+
+}  // namespace mhla::cli

@@ -1,0 +1,34 @@
+// The commands of the program. Each adds itself to the command line; when chosen it runs and reports through `Outcome`.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "mhla/types.hpp"
+
+namespace mhla::cli {
+
+// A wrong argument, as opposed to a failed run: exit code 2.
+class UsageError : public Error {
+ public:
+  using Error::Error;
+};
+
+struct Outcome {
+  int exit_code = 0;  // 0: success, 1: failure
+};
+
+void add_demo(CLI::App& program, Outcome& outcome);
+void add_selftest(CLI::App& program, Outcome& outcome);
+void add_bench(CLI::App& program, Outcome& outcome);
+void add_analyze(CLI::App& program, Outcome& outcome);
+void add_parity(CLI::App& program, Outcome& outcome);
+void add_devices(CLI::App& program, Outcome& outcome);
+void add_version(CLI::App& program, Outcome& outcome);
+
+std::string names_of_commands(const CLI::App& app);  // "demo, selftest, ..."
+
+// The whole program; returns its exit code and throws nothing.
+int run_program(int argc, const char* const* argv);
+
+}  // namespace mhla::cli

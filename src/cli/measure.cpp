@@ -1,0 +1,119 @@
+// Clocks, the memory meter, and the race between implementations.
+#include "cli/measure.hpp"
+
+#include <c10/core/Allocator.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <memory>
+#include <numeric>
+
+namespace mhla::cli {
+namespace {
+
+constexpr std::int64_t kMatrixSide = 1536;
+
+class MemoryMeter : public c10::MemoryReportingInfoBase {
+ public:
+  void reportMemoryUsage(void*, std::int64_t bytes, std::size_t, std::size_t, c10::Device) override {
+    held_ += bytes;
+    peak_ = std::max(peak_, held_);
+  }
+  bool memoryProfilingEnabled() const override { return true; }
+  std::int64_t peak() const { return peak_; }
+
+ private:
+  std::int64_t held_ = 0;
+  std::int64_t peak_ = 0;
+};
+
+double quantile(const std::vector<double>& sorted, double share) {
+  const double place = share * static_cast<double>(sorted.size() - 1);
+  const auto low = static_cast<std::size_t>(place);
+  const std::size_t high = std::min(low + 1, sorted.size() - 1);
+  return sorted[low] + (place - static_cast<double>(low)) * (sorted[high] - sorted[low]);
+}
+
+}  // namespace
+
+double time_of(const std::function<void()>& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+Spread spread(std::vector<double> samples) {
+  if (samples.empty()) return {};
+  std::ranges::sort(samples);
+  return {quantile(samples, 0.5), quantile(samples, 0.1), quantile(samples, 0.9)};
+}
+
+std::size_t peak_allocation(const std::function<void()>& work) {
+  const auto meter = std::make_shared<MemoryMeter>();
+  {
+    const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, meter);
+    work();
+  }
+  return static_cast<std::size_t>(meter->peak());
+}
+
+double copy_bandwidth() {
+  constexpr std::int64_t kElements = 1 << 25;
+  const torch::Tensor from = torch::ones({kElements});
+  torch::Tensor to = torch::empty_like(from);
+  std::vector<double> seconds;
+  to.copy_(from);
+  for (int i = 0; i < 5; ++i) seconds.push_back(time_of([&] { to.copy_(from); }));
+  return 2.0 * static_cast<double>(from.nbytes()) / spread(seconds).median;
+}
+
+double time_matrix_product() {
+  static const torch::Tensor a = torch::randn({kMatrixSide, kMatrixSide});
+  static const torch::Tensor b = torch::randn({kMatrixSide, kMatrixSide});
+  static torch::Tensor c = torch::empty({kMatrixSide, kMatrixSide});
+  return time_of([] { torch::mm_out(c, a, b); });
+}
+
+double matrix_product_flops() { return 2.0 * std::pow(static_cast<double>(kMatrixSide), 3); }
+
+void race(std::vector<Contestant>& contestants, double min_seconds, const std::function<void()>& after_round) {
+  constexpr std::size_t kEnoughRuns = 7;
+  constexpr std::size_t kMostRuns = 1000;
+  constexpr double kPatience = 5.0;  // times min_seconds, after which fewer runs must do
+  const auto done = [&](const Contestant& contestant) {
+    const double total = std::accumulate(contestant.seconds.begin(), contestant.seconds.end(), 0.0);
+    const std::size_t runs = contestant.seconds.size();
+    return runs >= kMostRuns || (runs >= kEnoughRuns && total >= min_seconds) || total >= kPatience * min_seconds;
+  };
+  for (bool running = true; running;) {
+    running = false;
+    for (Contestant& contestant : contestants) {
+      if (done(contestant)) continue;
+      contestant.seconds.push_back(time_of(contestant.run));
+      running = running || !done(contestant);
+    }
+    after_round();
+  }
+}
+
+double fitted_exponent(const std::vector<double>& x, const std::vector<double>& y) {
+  double sx = 0.0;
+  double sy = 0.0;
+  double sxx = 0.0;
+  double sxy = 0.0;
+  const auto n = static_cast<double>(x.size());
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double u = std::log(x[i]);
+    const double w = std::log(y[i]);
+    sx += u;
+    sy += w;
+    sxx += u * u;
+    sxy += u * w;
+  }
+  return (n * sxy - sx * sy) / (n * sxx - sx * sx);
+}
+
+}  // namespace mhla::cli

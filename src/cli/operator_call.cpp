@@ -1,0 +1,159 @@
+// Calls of the operator library on torch tensors, and error measures.
+#include "cli/operator_call.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "torch/tensors.hpp"
+
+namespace mhla::cli {
+namespace {
+
+using dispatch::const_view;
+using dispatch::mutable_view;
+using dispatch::scalar_type;
+
+Inputs inputs(const Tokens& tokens) {
+  Inputs in;
+  in.q = const_view(tokens.q);
+  in.k = const_view(tokens.k);
+  in.v = const_view(tokens.v);
+  in.mixing = tokens.mixing.const_data_ptr();
+  return in;
+}
+
+Results allocate(const Problem& problem, const Tokens& tokens, bool backward) {
+  Results results;
+  results.o =
+      torch::empty({problem.batch, problem.partition.tokens(), problem.heads, problem.value_dim}, tokens.q.options());
+  if (backward) {
+    results.d_q = torch::empty_like(tokens.q);
+    results.d_k = torch::empty_like(tokens.k);
+    results.d_v = torch::empty_like(tokens.v);
+    results.d_mixing = torch::empty_like(tokens.mixing);
+  }
+  return results;
+}
+
+BackwardArgs backward_args(const Tokens& tokens, const torch::Tensor& d_o, const Results& results) {
+  BackwardArgs args;
+  args.in = inputs(tokens);
+  args.o = const_view(results.o);
+  args.d_o = const_view(d_o);
+  args.d_q = mutable_view(results.d_q);
+  args.d_k = mutable_view(results.d_k);
+  args.d_v = mutable_view(results.d_v);
+  args.d_mixing = results.d_mixing.data_ptr();
+  return args;
+}
+
+torch::Tensor workspace(std::size_t bytes) { return torch::empty({static_cast<std::int64_t>(bytes)}, torch::kUInt8); }
+
+torch::Tensor normal(std::int64_t tokens, std::int64_t heads, std::int64_t dim, const Problem& problem,
+                     at::Generator& generator) {
+  return torch::randn({problem.batch, tokens, heads, dim}, generator, torch::TensorOptions().dtype(torch::kFloat32))
+      .to(scalar_type(problem.dtype));
+}
+
+}  // namespace
+
+Tokens random_tokens(const Problem& problem, const torch::Tensor& mixing, std::uint64_t seed) {
+  auto generator = at::detail::createCPUGenerator(seed);
+  const std::int64_t n = problem.partition.tokens();
+  Tokens tokens;
+  tokens.q = normal(n, problem.heads, problem.key_dim, problem, generator);
+  tokens.k = normal(n, problem.kv_heads, problem.key_dim, problem, generator);
+  tokens.v = normal(n, problem.kv_heads, problem.value_dim, problem, generator);
+  tokens.mixing = mixing.to(scalar_type(accumulation_type(problem.dtype))).contiguous();
+  return tokens;
+}
+
+torch::Tensor random_output_gradient(const Problem& problem, std::uint64_t seed) {
+  auto generator = at::detail::createCPUGenerator(seed ^ 0x9e3779b9U);
+  return normal(problem.partition.tokens(), problem.heads, problem.value_dim, problem, generator);
+}
+
+Results run_operator(const Plan& plan, const Tokens& tokens, const torch::Tensor& d_o) {
+  const Parallel parallel = dispatch::torch_parallel();
+  Results results = allocate(plan.problem(), tokens, d_o.defined());
+  {
+    const torch::Tensor scratch = workspace(plan.forward_workspace());
+    ForwardArgs args;
+    args.in = inputs(tokens);
+    args.o = mutable_view(results.o);
+    args.run = {scratch.data_ptr(), plan.forward_workspace(), &parallel};
+    forward(plan, args);
+  }
+  if (d_o.defined()) {
+    const torch::Tensor scratch = workspace(plan.backward_workspace());
+    BackwardArgs args = backward_args(tokens, d_o, results);
+    args.run = {scratch.data_ptr(), plan.backward_workspace(), &parallel};
+    backward(plan, args);
+  }
+  return results;
+}
+
+Results run_reference(const Problem& problem, const Tokens& tokens, const torch::Tensor& d_o) {
+  Problem exact = problem;
+  exact.dtype = DType::f64;
+  const auto widen = [](const torch::Tensor& tensor) { return tensor.to(torch::kFloat64).contiguous(); };
+  const Tokens wide = {widen(tokens.q), widen(tokens.k), widen(tokens.v), widen(tokens.mixing)};
+  Results results = allocate(exact, wide, d_o.defined());
+  ForwardArgs args;
+  args.in = inputs(wide);
+  args.o = mutable_view(results.o);
+  reference::forward(exact, args);
+  if (d_o.defined()) {
+    const torch::Tensor wide_d_o = widen(d_o);
+    reference::backward(exact, backward_args(wide, wide_d_o, results));
+  }
+  return results;
+}
+
+double relative_rms(const torch::Tensor& a, const torch::Tensor& b) {
+  const torch::Tensor exact = b.to(torch::kFloat64);
+  const double difference = (a.to(torch::kFloat64) - exact).norm().item<double>();
+  const double size = exact.norm().item<double>();
+  return difference == 0.0 ? 0.0 : difference / size;
+}
+
+double largest_error(const torch::Tensor& a, const torch::Tensor& b) {
+  if (a.numel() == 0) return 0.0;
+  return (a.to(torch::kFloat64) - b.to(torch::kFloat64)).abs().max().item<double>();
+}
+
+double worst_relative_rms(const Results& a, const Results& b) {
+  double worst = 0.0;
+  const auto compare = [&](const torch::Tensor& x, const torch::Tensor& y) {
+    if (!x.defined() || !y.defined()) return;
+    const double error = relative_rms(x, y);
+    if (!(error <= worst)) worst = error;
+  };
+  compare(a.o, b.o);
+  compare(a.d_q, b.d_q);
+  compare(a.d_k, b.d_k);
+  compare(a.d_v, b.d_v);
+  compare(a.d_mixing, b.d_mixing);
+  return worst;
+}
+
+double tolerance(DType dtype) {
+  switch (dtype) {
+    case DType::f64:
+      return 1e-10;
+    case DType::f32:
+      return 1e-5;
+    case DType::f16:
+      return 2e-3;
+    case DType::bf16:
+      return 8e-3;
+  }
+  return 0.0;
+}
+
+torch::Tensor to_matrix(const std::vector<double>& mixing) {
+  const auto blocks = static_cast<std::int64_t>(std::llround(std::sqrt(static_cast<double>(mixing.size()))));
+  return torch::tensor(mixing, torch::kFloat64).reshape({blocks, blocks});
+}
+
+}  // namespace mhla::cli

@@ -1,0 +1,67 @@
+// The command line as a whole: help, dispatch and exit codes.
+#include <fmt/format.h>
+
+#include <exception>
+#include <iostream>
+
+#include "cli/commands.hpp"
+
+namespace mhla::cli {
+namespace {
+
+constexpr int kFailure = 1;
+constexpr int kUsage = 2;
+
+constexpr const char* kDescription =
+    "Multi-Head Linear Attention: tokens are cut into blocks, each block is summarised once, and every block reads its "
+    "own\n"
+    "learned mixture of the summaries. Linear in the number of tokens.";
+
+constexpr const char* kFooter =
+    "\nExamples:\n"
+    "  mhla demo                                  a minute's tour; writes out/demo/report.html\n"
+    "  mhla bench op --shape 1024px --json -      time the operator against PyTorch, rows as JSON\n"
+    "  mhla analyze --grid 32 32 --blocks 4 4     rank and entropy of attention matrices, heat maps, curves\n"
+    "  mhla parity case.safetensors               check this build against stored results\n"
+    "\nEvery command takes --json FILE (\"-\" for the standard output) and --help.\n"
+    "Exit code: 0 success, 1 a check or a run failed, 2 the command line was wrong.";
+
+}  // namespace
+
+std::string names_of_commands(const CLI::App& app) {
+  std::string names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", command->get_name());
+  return names;
+}
+
+int run_program(int argc, const char* const* argv) {
+  CLI::App program(kDescription, "mhla");
+  program.footer(kFooter);
+  program.require_subcommand(0, 1);
+  program.failure_message(CLI::FailureMessage::simple);
+  Outcome outcome;
+  try {
+    add_demo(program, outcome);
+    add_selftest(program, outcome);
+    add_bench(program, outcome);
+    add_analyze(program, outcome);
+    add_parity(program, outcome);
+    add_devices(program, outcome);
+    add_version(program, outcome);
+    program.parse(argc, argv);
+    if (program.get_subcommands().empty())
+      throw UsageError("a command is missing; it may be: " + names_of_commands(program));
+    return outcome.exit_code;
+  } catch (const CLI::ParseError& error) {
+    return program.exit(error) == 0 ? 0 : kUsage;
+  } catch (const UsageError& error) {
+    std::cerr << "mhla: " << error.what() << "\nRun with --help for more information.\n";
+    return kUsage;
+  } catch (const std::exception& error) {
+    std::cerr << "mhla: " << error.what() << '\n';
+    return kFailure;
+  }
+}
+
+}  // namespace mhla::cli

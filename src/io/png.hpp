@@ -1,0 +1,14 @@
+// RGB images as PNG.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace mhla::io {
+
+// `rgb` holds height rows of width pixels, three bytes each.
+std::vector<std::byte> encode_png(std::span<const std::uint8_t> rgb, std::int64_t width, std::int64_t height);
+
+}  // namespace mhla::io

@@ -1,0 +1,20 @@
+// Between files and torch tensors.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "io/safetensors.hpp"
+
+namespace mhla::io {
+
+// A copy of the named tensor; throws an Error where it is missing or of a type torch does not have.
+torch::Tensor to_torch(const SafeTensors& file, const std::string& name);
+
+void save_tensors(const std::filesystem::path& path, const std::map<std::string, torch::Tensor>& tensors,
+                  const std::map<std::string, std::string>& metadata = {});
+
+}  // namespace mhla::io
