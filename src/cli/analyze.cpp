@@ -111,11 +111,11 @@ void add_analyze(CLI::App& program, Outcome& outcome) {
       program.add_subcommand("analyze", "Rank, entropy and sparsity of softmax, linear and MHLA attention matrices");
   command->add_option("--grid", options->grid, "Token grid, one to three axes")
       ->expected(1, 3)
-      ->type_name("SIZE...")
+      ->type_name("SIZE")
       ->capture_default_str();
   command->add_option("--blocks", options->blocks, "Blocks per axis")
       ->expected(1, 3)
-      ->type_name("COUNT...")
+      ->type_name("COUNT")
       ->capture_default_str();
   command->add_option("--dim", options->dim, "Width d of generated q and k")
       ->check(CLI::Range(1, 1024))

@@ -28,6 +28,7 @@ struct BenchOptions {
   bool n_sweep = false;
   std::int64_t n_max = 1 << 20;
   bool quick = false;
+  bool fresh_memory = false;
   Output output;
 };
 
@@ -94,6 +95,7 @@ std::map<std::string, double> sweep_exponents(const std::vector<BenchRow>& rows)
 
 void run_bench(BenchOptions options) {
   use_threads(options.threads);
+  if (!options.fresh_memory) keep_freed_memory();
   if (options.quick) options.min_time = std::min(options.min_time, kQuickTime);
   const std::vector<BenchShape> shapes = chosen_shapes(options);
   BenchSettings settings;
@@ -147,7 +149,7 @@ void add_bench(CLI::App& program, Outcome&) {
       bench->add_subcommand("op", "Time the operator against torch's composed formula, linear attention and SDPA");
   auto options = std::make_shared<BenchOptions>();
   const auto list = [&](const char* flag, std::vector<std::string>& values, const char* about) {
-    return command->add_option(flag, values, about)->delimiter(',')->type_name("NAME...");
+    return command->add_option(flag, values, about)->delimiter(',')->type_name("NAME");
   };
   command->add_option("--device", options->device, "Device to run on")
       ->check(CLI::IsMember({"cpu"}))
@@ -176,6 +178,9 @@ void add_bench(CLI::App& program, Outcome&) {
       ->check(CLI::Range(1024, 1 << 24))
       ->capture_default_str();
   command->add_flag("--quick", options->quick, "Small batches and short timing, to see that everything works");
+  command->add_flag("--fresh-memory", options->fresh_memory,
+                    "Give large freed memory back to the system, as the allocator does by default, so that every run "
+                    "clears pages anew");
   options->output.add_option(*command);
   command->footer("Shapes:" + shapes);
   command->callback([options] { run_bench(*options); });

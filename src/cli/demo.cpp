@@ -82,6 +82,7 @@ io::Json findings_json(const DemoFindings& f, bool good, const std::string& page
 
 int run_demo(const DemoOptions& options) {
   use_threads(options.threads);
+  keep_freed_memory();
   const Size& size = options.quick ? kQuick : kFull;
   std::ostream& text = options.output.text();
   DemoFindings findings;

@@ -3,6 +3,7 @@
 
 #include <c10/core/Allocator.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
+#include <malloc.h>
 #include <torch/torch.h>
 
 #include <algorithm>
@@ -49,6 +50,11 @@ Spread spread(std::vector<double> samples) {
   if (samples.empty()) return {};
   std::ranges::sort(samples);
   return {quantile(samples, 0.5), quantile(samples, 0.1), quantile(samples, 0.9)};
+}
+
+void keep_freed_memory() {
+  ::mallopt(M_MMAP_MAX, 0);
+  ::mallopt(M_TRIM_THRESHOLD, -1);
 }
 
 std::size_t peak_allocation(const std::function<void()>& work) {

@@ -14,6 +14,10 @@ struct Spread {
 };
 Spread spread(std::vector<double> samples);
 
+// Keeps memory that is freed for the next allocation of this process, so that no run pays for the system clearing fresh
+// pages.
+void keep_freed_memory();
+
 // Largest amount of memory that was allocated by torch on the CPU during `work` and not before it, in bytes.
 std::size_t peak_allocation(const std::function<void()>& work);
 

@@ -30,6 +30,7 @@ void Output::json(const io::Json& value) const {
 
 std::string table(const std::vector<std::string>& header, const std::vector<std::vector<std::string>>& rows) {
   std::vector<std::size_t> widths;
+  widths.reserve(header.size());
   for (const std::string& cell : header) widths.push_back(letters(cell));
   for (const auto& row : rows)
     for (std::size_t c = 0; c < row.size() && c < widths.size(); ++c) widths[c] = std::max(widths[c], letters(row[c]));

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iostream>
 
 namespace mhla::cli {
@@ -17,7 +18,7 @@ constexpr double kPlainInterval = 5.0;
 double seconds(std::chrono::steady_clock::duration time) { return std::chrono::duration<double>(time).count(); }
 
 std::string duration(double time) {
-  const auto whole = static_cast<std::int64_t>(time + 0.5);
+  const auto whole = std::llround(time);
   return whole < 60 ? fmt::format("{} s", whole) : fmt::format("{} min {:02} s", whole / 60, whole % 60);
 }
 

@@ -168,6 +168,7 @@ template <typename T>
 void StreamOf<T>::mix(const Parallel& parallel) {
   const std::int64_t block = open_block();
   std::vector<std::vector<T>> weights;
+  weights.reserve(static_cast<std::size_t>(mixing_heads()));
   for (std::int64_t h = 0; h < mixing_heads(); ++h) weights.push_back(row_weights(h, block));
   mixed_block_ = -1;
 

@@ -160,10 +160,9 @@ class Call {
   }
 
   // Whether rows of this width can be used where they lie: arithmetic type, whole vectors.
-  bool usable_in_place(std::int64_t dim) const {
-    return element_size(p.dtype) == sizeof(T) && dim % kLine<T> == 0;
-  }
-  void rows_in_place(const ConstTensor& x, const Sequence& s, std::int64_t head, const Chunk& chunk, const T** rows) const {
+  bool usable_in_place(std::int64_t dim) const { return element_size(p.dtype) == sizeof(T) && dim % kLine<T> == 0; }
+  void rows_in_place(const ConstTensor& x, const Sequence& s, std::int64_t head, const Chunk& chunk,
+                     const T** rows) const {
     for (std::int64_t r = 0; r < chunk.run_count; ++r) {
       const auto& run = chunk.runs[static_cast<std::size_t>(r)];
       const auto* row = reinterpret_cast<const T*>(address(x, s, head, run.token, 0));

@@ -28,8 +28,8 @@ constexpr std::int64_t kPanel = 1024 / sizeof(T);
 template <typename T>
 constexpr std::int64_t kTileStride = kPanel<T> + kLine<T>;
 
-// Rows of memory to bring into cache while a product runs, a few at a time: token rows lie too far apart for the hardware
-// to guess, and a core that only waits for them has nothing else to do.
+// Rows of memory to bring into cache while a product runs, a few at a time: token rows lie too far apart for the
+// hardware to guess, and a core that only waits for them has nothing else to do.
 class Prefetch {
  public:
   void clear() { runs_ = next_run_ = next_row_ = rows_ = 0; }
@@ -72,7 +72,7 @@ struct Product {
   std::int64_t ldc;
   bool accumulate;
   const T* const* b_rows = nullptr;  // k-major A only: rows of B that do not lie evenly, instead of b and ldb
-  Prefetch* prefetch = nullptr;  // issued between register tiles
+  Prefetch* prefetch = nullptr;      // issued between register tiles
 };
 
 // `rows` rows of token elements, `stride` elements apart, beside a panel of a tile.

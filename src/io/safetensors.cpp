@@ -137,6 +137,7 @@ void SafeTensors::read_header(std::string_view header, std::span<const std::byte
 // The tensors cover the data exactly: no gap, no overlap, nothing left over.
 void SafeTensors::check_offsets(std::size_t data_bytes) const {
   std::vector<std::pair<std::size_t, const std::string*>> order;
+  order.reserve(tensors_.size());
   const std::byte* const start = bytes_->data() + (bytes_->size() - data_bytes);
   for (const auto& [name, tensor] : tensors_) order.emplace_back(tensor.data.data() - start, &name);
   std::ranges::sort(order, [&](const auto& a, const auto& b) {

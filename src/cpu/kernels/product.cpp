@@ -96,7 +96,8 @@ void product(const Product<T>& p) {
   const auto prefetches =
       p.prefetch == nullptr ? 0 : static_cast<std::int32_t>(p.prefetch->rows() / std::max<std::int64_t>(tiles, 1) + 1);
   std::int64_t column = 0;
-  for (; column + kWidth <= p.n; column += kWidth) product_columns<T, kTileVectors, order, RowsOfB>(p, column, prefetches);
+  for (; column + kWidth <= p.n; column += kWidth)
+    product_columns<T, kTileVectors, order, RowsOfB>(p, column, prefetches);
   for (; column < p.n; column += kLanes<T>) product_columns<T, 1, order, RowsOfB>(p, column, prefetches);
 }
 
