@@ -28,36 +28,27 @@ constexpr std::int64_t kPanel = 1024 / sizeof(T);
 template <typename T>
 constexpr std::int64_t kTileStride = kPanel<T> + kLine<T>;
 
-// Rows of memory to bring into cache while a product runs, a few at a time: token rows lie too far apart for the
-// hardware to guess, and a core that only waits for them has nothing else to do.
+// Rows of memory to bring into cache while a product runs, one every few steps: token rows lie too far apart for the
+// hardware to guess, and a burst of prefetches stalls the core as surely as the loads would.
 class Prefetch {
  public:
-  void clear() { runs_ = next_run_ = next_row_ = rows_ = 0; }
+  void clear() { rows_ = next_ = 0; }
   void add(const std::byte* at, std::int64_t stride, std::int64_t rows, std::int64_t bytes) {
-    if (runs_ == kMost) return;
-    run_[runs_++] = {at, stride, static_cast<std::int32_t>(rows), static_cast<std::int32_t>(bytes)};
-    rows_ += static_cast<std::int32_t>(rows);
+    for (; rows > 0 && rows_ < kMost; --rows, at += stride) row_[rows_++] = {at, at + bytes};
   }
-  std::int32_t rows() const { return rows_; }
-  [[gnu::always_inline]] void issue(std::int32_t rows) {
-    constexpr auto kBytes = static_cast<std::int32_t>(kLineBytes);
-    for (; rows > 0 && next_run_ < runs_; --rows) {
-      const Run& run = run_[next_run_];
-      const std::byte* row = run.at + next_row_ * run.stride;
-      for (std::int32_t byte = 0; byte < run.bytes; byte += kBytes) __builtin_prefetch(row + byte, 0, 2);
-      if (++next_row_ == run.rows) ++next_run_, next_row_ = 0;
-    }
+  [[gnu::always_inline]] void issue_row() {
+    if (next_ == rows_) return;
+    const Row& row = row_[next_++];
+    for (const std::byte* at = row.begin; at < row.end; at += kLineBytes) __builtin_prefetch(at, 0, 2);
   }
 
  private:
   static constexpr std::int32_t kMost = 6 * 64;
-  struct Run {
-    const std::byte* at;
-    std::int64_t stride;  // bytes from row to row
-    std::int32_t rows, bytes;
+  struct Row {
+    const std::byte *begin, *end;
   };
-  Run run_[kMost];
-  std::int32_t runs_ = 0, next_run_ = 0, next_row_ = 0, rows_ = 0;
+  Row row_[kMost];
+  std::int32_t rows_ = 0, next_ = 0;
 };
 
 // C[m, n] (+)= sum_k A[k, m] B[k, n]. n is a multiple of kLine; rows of B and C are 64-byte aligned.
@@ -72,7 +63,7 @@ struct Product {
   std::int64_t ldc;
   bool accumulate;
   const T* const* b_rows = nullptr;  // k-major A only: rows of B that do not lie evenly, instead of b and ldb
-  Prefetch* prefetch = nullptr;      // issued between register tiles
+  Prefetch* prefetch = nullptr;      // issued along the way
 };
 
 // `rows` rows of token elements, `stride` elements apart, beside a panel of a tile.

@@ -53,7 +53,7 @@ void product_tile(const Product<T>& p, std::int64_t row, std::int64_t column) {
     for (int r = 0; r < MR; ++r)
       for (int j = 0; j < NV; ++j) acc[r][j] = V{};
   }
-  for (std::int64_t step = 0; step < p.k; ++step) {
+  const auto multiply_add = [&]() __attribute__((always_inline)) {
     const T* b = rows_of_b.next();
     V bv[NV];
     for (int j = 0; j < NV; ++j) bv[j] = load_vector(b + j * kLanes<T>);
@@ -62,7 +62,14 @@ void product_tile(const Product<T>& p, std::int64_t row, std::int64_t column) {
       for (int j = 0; j < NV; ++j) acc[r][j] += av * bv[j];
     }
     a += order == Order::k_major ? p.lda : 1;
+  };
+  constexpr std::int64_t kUnrolled = 4;
+  std::int64_t step = 0;
+  for (; step + kUnrolled <= p.k; step += kUnrolled) {
+    if (p.prefetch != nullptr) p.prefetch->issue_row();
+    for (int u = 0; u < kUnrolled; ++u) multiply_add();
   }
+  for (; step < p.k; ++step) multiply_add();
   for (int r = 0; r < MR; ++r)
     for (int j = 0; j < NV; ++j) store_vector(c + r * p.ldc + j * kLanes<T>, acc[r][j]);
 }
@@ -77,14 +84,13 @@ constexpr std::array<TileFunction<T>, sizeof...(MR)> tile_functions(std::integer
 }
 
 template <typename T, int NV, Order order, typename RowsOfB>
-void product_columns(const Product<T>& p, std::int64_t column, std::int32_t prefetches) {
+void product_columns(const Product<T>& p, std::int64_t column) {
   static constexpr auto kTiles = tile_functions<T, NV, order, RowsOfB>(std::make_integer_sequence<int, kTileRows>{});
   const std::int64_t tiles = (p.m + kTileRows - 1) / kTileRows;
   std::int64_t row = 0;
   for (std::int64_t tile = 0; tile < tiles; ++tile) {
     const std::int64_t rows = (p.m - row + tiles - tile - 1) / (tiles - tile);
     kTiles[static_cast<std::size_t>(rows - 1)](p, row, column);
-    if (p.prefetch != nullptr) p.prefetch->issue(prefetches);
     row += rows;
   }
 }
@@ -92,13 +98,9 @@ void product_columns(const Product<T>& p, std::int64_t column, std::int32_t pref
 template <typename T, Order order, typename RowsOfB>
 void product(const Product<T>& p) {
   constexpr std::int64_t kWidth = kTileVectors * kLanes<T>;
-  const std::int64_t tiles = (p.m + kTileRows - 1) / kTileRows * ((p.n + kWidth - 1) / kWidth);
-  const auto prefetches =
-      p.prefetch == nullptr ? 0 : static_cast<std::int32_t>(p.prefetch->rows() / std::max<std::int64_t>(tiles, 1) + 1);
   std::int64_t column = 0;
-  for (; column + kWidth <= p.n; column += kWidth)
-    product_columns<T, kTileVectors, order, RowsOfB>(p, column, prefetches);
-  for (; column < p.n; column += kLanes<T>) product_columns<T, 1, order, RowsOfB>(p, column, prefetches);
+  for (; column + kWidth <= p.n; column += kWidth) product_columns<T, kTileVectors, order, RowsOfB>(p, column);
+  for (; column < p.n; column += kLanes<T>) product_columns<T, 1, order, RowsOfB>(p, column);
 }
 
 }  // namespace
