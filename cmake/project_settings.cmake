@@ -24,6 +24,12 @@ function(mhla_parse_torch_once target)
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
 endfunction()
 
+# Some torch wheels export a std::filesystem of their own that does not fit; the system's must be found first. (By file name:
+# g++ moves a plain -lstdc++ to the end.)
+function(mhla_prefer_system_library program)
+  target_link_options(${program} PRIVATE -Wl,--push-state,--no-as-needed -l:libstdc++.so.6 -Wl,--pop-state)
+endfunction()
+
 add_library(mhla_settings INTERFACE)
 # -Wno-restrict: GCC 12 reports string concatenation falsely.
 target_compile_options(mhla_settings INTERFACE -Wall -Wextra -Wno-psabi -Wno-restrict)

@@ -4,7 +4,7 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   list(APPEND instruction_sets avx2 avx512)
   target_compile_definitions(mhla PRIVATE MHLA_HAVE_X86)
 endif()
-set(flags_portable "")
+set(flags_portable -ffp-contract=off)
 set(flags_avx2 -mavx2 -mfma -mf16c)
 set(flags_avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mf16c -mprefer-vector-width=512)
 

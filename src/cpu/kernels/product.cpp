@@ -53,13 +53,13 @@ void product_tile(const Product<T>& p, std::int64_t row, std::int64_t column) {
     for (int r = 0; r < MR; ++r)
       for (int j = 0; j < NV; ++j) acc[r][j] = V{};
   }
-  const auto multiply_add = [&]() __attribute__((always_inline)) {
+  const auto one_step = [&]() __attribute__((always_inline)) {
     const T* b = rows_of_b.next();
     V bv[NV];
     for (int j = 0; j < NV; ++j) bv[j] = load_vector(b + j * kLanes<T>);
     for (int r = 0; r < MR; ++r) {
       const T av = order == Order::k_major ? a[r] : a[r * kTileStride<T>];
-      for (int j = 0; j < NV; ++j) acc[r][j] += av * bv[j];
+      for (int j = 0; j < NV; ++j) acc[r][j] = multiply_add(av, bv[j], acc[r][j]);
     }
     a += order == Order::k_major ? p.lda : 1;
   };
@@ -67,9 +67,9 @@ void product_tile(const Product<T>& p, std::int64_t row, std::int64_t column) {
   std::int64_t step = 0;
   for (; step + kUnrolled <= p.k; step += kUnrolled) {
     if (p.prefetch != nullptr) p.prefetch->issue_row();
-    for (int u = 0; u < kUnrolled; ++u) multiply_add();
+    for (int u = 0; u < kUnrolled; ++u) one_step();
   }
-  for (; step < p.k; ++step) multiply_add();
+  for (; step < p.k; ++step) one_step();
   for (int r = 0; r < MR; ++r)
     for (int j = 0; j < NV; ++j) store_vector(c + r * p.ldc + j * kLanes<T>, acc[r][j]);
 }

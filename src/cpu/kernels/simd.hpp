@@ -4,6 +4,10 @@
 #include <cstdint>
 #include <cstring>
 
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
 namespace mhla::cpu::MHLA_ISA {
 
 #if defined(__AVX512F__)
@@ -43,6 +47,25 @@ inline Vector<T> load_vector(const T* from) {
 template <typename T>
 inline void store_vector(T* to, const Vector<T>& v) {
   std::memcpy(to, &v, sizeof v);
+}
+
+// a * b + c, always fused where the instruction set can: left to the compiler, whether it fuses may differ from one
+// register tile to the next, and with it the last bit of a sum.
+template <typename T>
+inline Vector<T> multiply_add(T a, const Vector<T>& b, const Vector<T>& c) {
+#if defined(__AVX512F__)
+  if constexpr (sizeof(T) == sizeof(float))
+    return (Vector<T>)_mm512_fmadd_ps(_mm512_set1_ps(a), (__m512)b, (__m512)c);
+  else
+    return (Vector<T>)_mm512_fmadd_pd(_mm512_set1_pd(a), (__m512d)b, (__m512d)c);
+#elif defined(__AVX2__)
+  if constexpr (sizeof(T) == sizeof(float))
+    return (Vector<T>)_mm256_fmadd_ps(_mm256_set1_ps(a), (__m256)b, (__m256)c);
+  else
+    return (Vector<T>)_mm256_fmadd_pd(_mm256_set1_pd(a), (__m256d)b, (__m256d)c);
+#else
+  return a * b + c;
+#endif
 }
 
 template <typename T>
