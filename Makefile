@@ -2,6 +2,8 @@
 BUILD := build/release
 PYTHON := .venv/bin/python
 JOBS ?= $(shell nproc)
+# Where no GPU will run it, the CUDA back end is compiled for one kind of GPU only.
+CONFIGURE := $(if $(wildcard /dev/nvidia0),,-DMHLA_CUDA_ARCHITECTURES=90a-real)
 
 .PHONY: help demo test check build bootstrap python-package format-check tidy asan bench format clean
 
@@ -17,7 +19,7 @@ bootstrap:
 	@tools/bootstrap.sh
 
 build: bootstrap
-	@[ -f $(BUILD)/build.ninja ] || cmake --preset release
+	@[ -f $(BUILD)/build.ninja ] || cmake --preset release $(CONFIGURE)
 	@cmake --build --preset release -j $(JOBS)
 
 demo: build
@@ -29,10 +31,10 @@ test: build python-package
 
 # The package as a user installs it, into .venv; rebuilt when a source changed.
 python_stamp := .deps/stamps/python-package
-python_sources := $(shell find python src/core src/cpu src/torch include cmake -type f -not -name '*.so') CMakeLists.txt src/CMakeLists.txt pyproject.toml
+python_sources := $(shell find python src/core src/cpu src/cuda src/torch include cmake -type f -not -name '*.so') CMakeLists.txt src/CMakeLists.txt pyproject.toml
 python-package: bootstrap $(python_stamp)
 $(python_stamp): $(python_sources)
-	@CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) $(PYTHON) -m pip install --quiet --no-build-isolation --no-deps --force-reinstall .
+	@CMAKE_ARGS="$(CONFIGURE)" CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) $(PYTHON) -m pip install --quiet --no-build-isolation --no-deps --force-reinstall .
 	@touch $@
 
 check: format-check tidy asan

@@ -17,7 +17,10 @@ if(failed)
   message(FATAL_ERROR "MHLA_PYTHON=${MHLA_PYTHON} has no package `torch`; run tools/bootstrap.sh or set MHLA_PYTHON")
 endif()
 list(APPEND CMAKE_PREFIX_PATH "${torch_prefix}")
+# A torch with CUDA sets flags and architectures for nvcc that are meant for its own code.
+set(nvcc_flags "${CMAKE_CUDA_FLAGS}")
 find_package(Torch REQUIRED)
+set(CMAKE_CUDA_FLAGS "${nvcc_flags}")
 
 # The OpenMP runtime torch itself runs on, so that both share one pool of threads.
 get_filename_component(torch_lib_dir "${torch_prefix}/../../lib" ABSOLUTE)

@@ -12,6 +12,10 @@ if(MHLA_TORCH)
   install(EXPORT mhlaTorchTargets NAMESPACE mhla:: DESTINATION "${CMAKE_INSTALL_LIBDIR}/cmake/mhla" COMPONENT development)
 endif()
 
+set(MHLA_NEEDS_CUDA OFF)
+if(MHLA_CUDA_FOUND AND NOT BUILD_SHARED_LIBS)
+  set(MHLA_NEEDS_CUDA ON)
+endif()
 configure_package_config_file(cmake/mhlaConfig.cmake.in "${PROJECT_BINARY_DIR}/mhlaConfig.cmake"
                               INSTALL_DESTINATION "${CMAKE_INSTALL_LIBDIR}/cmake/mhla")
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/mhlaConfigVersion.cmake" COMPATIBILITY SameMinorVersion)

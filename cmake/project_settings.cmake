@@ -12,9 +12,11 @@ if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Release, Debug, RelWithDebInfo" FORCE)
 endif()
 
+# nvcc's preprocessor shows ccache the code of one architecture only; in depend mode it looks at whole files instead.
 find_program(MHLA_CCACHE ccache)
 if(MHLA_CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${MHLA_CCACHE})
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_DEPEND=1 ${MHLA_CCACHE})
 endif()
 
 # Torch's headers cost some twenty seconds per source file, precompiled or not (their inline code is what takes the time),
@@ -32,9 +34,13 @@ endfunction()
 
 add_library(mhla_settings INTERFACE)
 # -Wno-restrict: GCC 12 reports string concatenation falsely.
-target_compile_options(mhla_settings INTERFACE -Wall -Wextra -Wno-psabi -Wno-restrict)
+set(warnings -Wall -Wextra -Wno-psabi -Wno-restrict)
+list(JOIN warnings "," warnings_of_nvcc)
+target_compile_options(mhla_settings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:${warnings}>
+                                               $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${warnings_of_nvcc}>)
 if(MHLA_SANITIZE)
-  add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
+  add_compile_options(
+    "$<$<COMPILE_LANGUAGE:CXX>:-fsanitize=address,undefined;-fno-sanitize-recover=undefined;-fno-omit-frame-pointer>")
   add_link_options(-fsanitize=address,undefined)
 endif()
 

@@ -1,4 +1,4 @@
-// The MHLA operator: forward and backward on the CPU.
+// The MHLA operator: forward and backward, on the CPU or on CUDA.
 //
 //   S_b = sum_{t in block b} phi(k_t) v_t^T     z_b = sum_{t in block b} phi(k_t)
 //   o_t = scale phi(q_t)^T sum_b m[i, b] S_b / (denominator + eps)    for a query t of block i
@@ -24,12 +24,14 @@ struct Options {
   Normalizer normalizer = Normalizer::paper;
   Masking masking = Masking::none;
   Algorithm algorithm = Algorithm::automatic;
-  double scale = 1.0;        // multiplies phi(q), in numerator and denominator
-  double eps = 1e-6;         // added to the denominator
-  double feature_eps = 0.0;  // added to phi(q) and phi(k)
+  double scale = 1.0;                                        // multiplies phi(q), in numerator and denominator
+  double eps = 1e-6;                                         // added to the denominator
+  double feature_eps = 0.0;                                  // added to phi(q) and phi(k)
+  Float32Products float32_products = Float32Products::ieee;  // CUDA only
 };
 
 struct Problem {
+  Device device = Device::cpu;  // where every pointer of a call points to; with CUDA, the current device
   DType dtype = DType::f32;
   std::int64_t batch = 1;     // B
   std::int64_t heads = 1;     // H, of q and o
@@ -98,9 +100,11 @@ struct Inputs {
 };
 
 struct Execution {
-  void* workspace = nullptr;  // 64-byte aligned
+  void* workspace =
+      nullptr;  // 64-byte aligned; on CUDA 256-byte aligned, in use until the stream has got past the call
   std::size_t workspace_bytes = 0;
-  const Parallel* parallel = nullptr;  // null: default_parallel()
+  const Parallel* parallel = nullptr;  // null: default_parallel(); CPU only
+  void* stream = nullptr;              // cudaStream_t; CUDA only
 };
 
 struct ForwardArgs {
@@ -142,13 +146,16 @@ class Plan {
   std::size_t backward_workspace_ = 0;
 };
 
-// Validates the problem and decides how to run it on up to `threads` threads (0: those of default_parallel()).
+// Validates the problem and decides how to run it, on a CPU with up to `threads` threads (0: those of
+// default_parallel()).
 Plan plan(const Problem& problem, int threads = 0);
 
+// On CUDA these enqueue work on the stream and return; nothing synchronises, and a stream may be captured into a graph.
 void forward(const Plan& plan, const ForwardArgs& args);
 void backward(const Plan& plan, const BackwardArgs& args);
 
-// The same by the definition: O(N^2), one thread, double arithmetic, no workspace. Any element type.
+// The same by the definition: O(N^2), one thread, double arithmetic, no workspace. Any element type. Always on the CPU:
+// the problem's device and the execution are ignored.
 namespace reference {
 void forward(const Problem& problem, const ForwardArgs& args);
 void backward(const Problem& problem, const BackwardArgs& args);
@@ -156,5 +163,8 @@ void backward(const Problem& problem, const BackwardArgs& args);
 
 // Instruction set the fast kernels run on: "avx512", "avx2" or "portable". MHLA_CPU_ISA forces a lesser one.
 std::string_view cpu_isa();
+
+// Devices of this machine that this build can run on: one CPU; no CUDA device without a driver or a CUDA back end.
+int device_count(Device device);
 
 }  // namespace mhla

@@ -24,8 +24,9 @@ typedef enum mhla_status {
 
 /* Message of the last failure on the calling thread; empty when there was none. */
 const char* mhla_last_error(void);
-const char* mhla_version(void); /* "major.minor.patch" */
-const char* mhla_cpu_isa(void); /* "avx512", "avx2" or "portable" */
+const char* mhla_version(void);   /* "major.minor.patch" */
+const char* mhla_cpu_isa(void);   /* "avx512", "avx2" or "portable" */
+int mhla_cuda_device_count(void); /* 0 without a GPU, a driver or a CUDA back end */
 
 /* Options are integers of fixed size, so that a wrong one is an error and not undefined. */
 typedef int32_t mhla_dtype;
@@ -44,6 +45,10 @@ typedef int32_t mhla_masking;
 enum { MHLA_MASKING_NONE, MHLA_MASKING_BLOCK_CAUSAL, MHLA_MASKING_TOKEN_CAUSAL };
 typedef int32_t mhla_algorithm;
 enum { MHLA_ALGORITHM_AUTOMATIC, MHLA_ALGORITHM_SUMMARY, MHLA_ALGORITHM_DENSE };
+typedef int32_t mhla_device;
+enum { MHLA_DEVICE_CPU, MHLA_DEVICE_CUDA };
+typedef int32_t mhla_float32_products;
+enum { MHLA_FLOAT32_PRODUCTS_IEEE, MHLA_FLOAT32_PRODUCTS_TF32 };
 typedef int32_t mhla_mixing_kind;
 enum {
   MHLA_MIXING_PAPER,
@@ -110,9 +115,11 @@ typedef struct mhla_options {
   double scale;
   double eps;
   double feature_eps;
+  mhla_float32_products float32_products; /* CUDA only */
 } mhla_options;
 
 typedef struct mhla_problem {
+  mhla_device device; /* where every pointer of a call points to; with CUDA, the current device */
   mhla_dtype dtype;
   int64_t batch;
   int64_t heads;
@@ -155,9 +162,10 @@ typedef struct mhla_inputs {
   mhla_const_summaries initial;
 } mhla_inputs;
 typedef struct mhla_execution {
-  void* workspace; /* aligned to 64 bytes */
+  void* workspace; /* aligned to 64 bytes, on CUDA to 256 */
   size_t workspace_bytes;
-  const mhla_parallel* parallel;
+  const mhla_parallel* parallel; /* CPU only */
+  void* stream;                  /* cudaStream_t; CUDA only */
 } mhla_execution;
 typedef struct mhla_forward_args {
   mhla_inputs in;
@@ -182,6 +190,7 @@ void mhla_plan_destroy(mhla_plan* plan); /* null is ignored */
 mhla_algorithm mhla_plan_algorithm(const mhla_plan* plan);
 size_t mhla_plan_forward_workspace(const mhla_plan* plan);
 size_t mhla_plan_backward_workspace(const mhla_plan* plan);
+/* On CUDA these enqueue work on the stream and return. */
 mhla_status mhla_forward(const mhla_plan* plan, const mhla_forward_args* args);
 mhla_status mhla_backward(const mhla_plan* plan, const mhla_backward_args* args);
 

@@ -34,6 +34,13 @@ enum class Masking { none, block_causal, token_causal };
 // (quadratic, better for few tokens in many blocks). `automatic` lets plan() decide by its cost model.
 enum class Algorithm { automatic, summary, dense };
 
+// Where the tensors are and the operator runs.
+enum class Device { cpu, cuda };
+
+// How products of f32 elements are made on CUDA: in full, or on tensor cores, which round the factors to 10 bits of
+// mantissa. The CPU is always `ieee`.
+enum class Float32Products { ieee, tf32 };
+
 std::size_t element_size(DType dtype);
 DType accumulation_type(DType dtype);
 
@@ -42,6 +49,8 @@ std::string_view name(FeatureMap value);
 std::string_view name(Normalizer value);
 std::string_view name(Masking value);
 std::string_view name(Algorithm value);
+std::string_view name(Device value);
+std::string_view name(Float32Products value);
 
 // Inverse of name(); throws an Error that lists the names there are.
 DType parse_dtype(std::string_view text);
@@ -49,5 +58,7 @@ FeatureMap parse_feature_map(std::string_view text);
 Normalizer parse_normalizer(std::string_view text);
 Masking parse_masking(std::string_view text);
 Algorithm parse_algorithm(std::string_view text);
+Device parse_device(std::string_view text);
+Float32Products parse_float32_products(std::string_view text);
 
 }  // namespace mhla

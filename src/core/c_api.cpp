@@ -79,6 +79,7 @@ std::size_t squared(std::int64_t blocks, const char* argument) {
 
 Problem to_problem(const mhla_problem& p) {
   Problem problem;
+  problem.device = to_enum<Device>(p.device, "device");
   problem.dtype = to_enum<DType>(p.dtype, "dtype");
   problem.batch = p.batch;
   problem.heads = p.heads;
@@ -106,7 +107,7 @@ Inputs to_inputs(const mhla_inputs& in) {
 }
 
 Execution to_execution(const mhla_execution& run, const BorrowedParallel& parallel) {
-  return {run.workspace, run.workspace_bytes, parallel.get()};
+  return {run.workspace, run.workspace_bytes, parallel.get(), run.stream};
 }
 
 }  // namespace
@@ -117,6 +118,7 @@ extern "C" {
 const char* mhla_last_error(void) { return last_error(); }
 const char* mhla_version(void) { return version().data(); }
 const char* mhla_cpu_isa(void) { return cpu_isa().data(); }
+int mhla_cuda_device_count(void) { return device_count(Device::cuda); }
 
 mhla_status mhla_set_num_threads(int threads) {
   return guarded([&] { set_num_threads(threads); });
@@ -203,6 +205,7 @@ mhla_status mhla_mixing_extend_causal(const double* mixing, int64_t trained, int
 mhla_problem mhla_default_problem(void) {
   const Problem defaults;
   mhla_problem problem{};
+  problem.device = static_cast<mhla_device>(defaults.device);
   problem.dtype = static_cast<mhla_dtype>(defaults.dtype);
   problem.batch = defaults.batch;
   problem.heads = defaults.heads;

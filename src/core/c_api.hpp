@@ -68,7 +68,8 @@ inline Options to_options(const mhla_options& o) {
           .algorithm = to_enum<Algorithm>(o.algorithm, "options.algorithm"),
           .scale = o.scale,
           .eps = o.eps,
-          .feature_eps = o.feature_eps};
+          .feature_eps = o.feature_eps,
+          .float32_products = to_enum<Float32Products>(o.float32_products, "options.float32_products")};
 }
 
 inline mhla_options from_options(const Options& o) {
@@ -78,7 +79,8 @@ inline mhla_options from_options(const Options& o) {
           static_cast<mhla_algorithm>(o.algorithm),
           o.scale,
           o.eps,
-          o.feature_eps};
+          o.feature_eps,
+          static_cast<mhla_float32_products>(o.float32_products)};
 }
 
 inline Tensor to_tensor(const mhla_tensor& x) { return {x.data, x.batch_stride, x.token_stride, x.head_stride}; }

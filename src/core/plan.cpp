@@ -5,6 +5,7 @@
 #include "core/layout.hpp"
 #include "core/validate.hpp"
 #include "cpu/algorithms.hpp"
+#include "cuda/attention.hpp"
 #include "mhla/attention.hpp"
 
 namespace mhla {
@@ -56,8 +57,7 @@ bool dense_form_exists(const Problem& p) {
 // Relative times of the two forms on a CPU. The dense form computes masked tiles in full and reads its keys transposed;
 // its products run on longer rows than the mixing of small summaries, which is worth the factor below (measured,
 // bench/).
-Algorithm cheaper(const Problem& p) {
-  if (!dense_form_exists(p) || p.options.masking != Masking::none) return Algorithm::summary;
+Algorithm cheaper_on_cpu(const Problem& p) {
   const Work work = work_of(p);
   const auto dk = static_cast<double>(p.key_dim);
   const auto dv = static_cast<double>(p.value_dim);
@@ -65,6 +65,12 @@ Algorithm cheaper(const Problem& p) {
   const double dense = work.token_pairs * (dk + dv);
   constexpr double kDenseAdvantage = 0.8;
   return dense * kDenseAdvantage < summary ? Algorithm::dense : Algorithm::summary;
+}
+
+// A causal caller may want the final state, which the dense form does not make.
+Algorithm choose(const Problem& p) {
+  if (!dense_form_exists(p) || p.options.masking != Masking::none) return Algorithm::summary;
+  return p.device == Device::cuda ? cuda::cheaper(p) : cheaper_on_cpu(p);
 }
 
 std::size_t workspace(const Problem& p, Algorithm algorithm, int threads, bool is_backward) {
@@ -119,10 +125,15 @@ Plan plan(const Problem& problem, int threads) {
         "automatic");
   Plan plan;
   plan.problem_ = problem;
-  plan.threads_ = threads == 0 ? default_parallel().threads : threads;
-  plan.algorithm_ = problem.options.algorithm == Algorithm::automatic ? cheaper(problem) : problem.options.algorithm;
-  plan.forward_workspace_ = workspace(problem, plan.algorithm_, plan.threads_, false);
-  plan.backward_workspace_ = workspace(problem, plan.algorithm_, plan.threads_, true);
+  plan.algorithm_ = problem.options.algorithm == Algorithm::automatic ? choose(problem) : problem.options.algorithm;
+  if (problem.device == Device::cuda) {
+    plan.forward_workspace_ = cuda::forward_workspace(problem, plan.algorithm_);
+    plan.backward_workspace_ = cuda::backward_workspace(problem, plan.algorithm_);
+  } else {
+    plan.threads_ = threads == 0 ? default_parallel().threads : threads;
+    plan.forward_workspace_ = workspace(problem, plan.algorithm_, plan.threads_, false);
+    plan.backward_workspace_ = workspace(problem, plan.algorithm_, plan.threads_, true);
+  }
   return plan;
 }
 
@@ -135,23 +146,30 @@ void refuse_state(const BackwardArgs& args) {
   if (args.d_final.S != nullptr) throw Error("d_final is given; algorithm dense makes no state, use summary");
 }
 
-template <typename Args, typename Run>
-void execute(const Plan& plan, const Args& args, std::size_t workspace_needed, Run&& run) {
-  const Problem& p = plan.problem();
-  validate(p, args);
+template <typename Args>
+void check(const Plan& plan, const Args& args, std::size_t workspace_needed) {
+  validate(plan.problem(), args);
   if (plan.algorithm() == Algorithm::dense) refuse_state(args);
-  validate(args.run, workspace_needed);
-  const Parallel& parallel = args.run.parallel != nullptr ? *args.run.parallel : default_parallel();
-  if (accumulation_type(p.dtype) == DType::f64)
-    run(double{}, p, parallel);
+  validate(plan.problem(), args.run, workspace_needed);
+}
+
+// Calls run.operator()<T>(parallel) with the arithmetic type of the problem.
+template <typename Run>
+void run_on_cpu(const Plan& plan, const Execution& execution, Run&& run) {
+  const Parallel& parallel = execution.parallel != nullptr ? *execution.parallel : default_parallel();
+  if (accumulation_type(plan.problem().dtype) == DType::f64)
+    run.template operator()<double>(parallel);
   else
-    run(float{}, p, parallel);
+    run.template operator()<float>(parallel);
 }
 
 }  // namespace
 
 void forward(const Plan& plan, const ForwardArgs& args) {
-  execute(plan, args, plan.forward_workspace(), [&]<typename T>(T, const Problem& p, const Parallel& parallel) {
+  const Problem& p = plan.problem();
+  check(plan, args, plan.forward_workspace());
+  if (p.device == Device::cuda) return cuda::forward(p, plan.algorithm(), args);
+  run_on_cpu(plan, args.run, [&]<typename T>(const Parallel& parallel) {
     if (plan.algorithm() == Algorithm::dense)
       cpu::dense::forward<T>(p, args, parallel, plan.threads());
     else
@@ -160,12 +178,17 @@ void forward(const Plan& plan, const ForwardArgs& args) {
 }
 
 void backward(const Plan& plan, const BackwardArgs& args) {
-  execute(plan, args, plan.backward_workspace(), [&]<typename T>(T, const Problem& p, const Parallel& parallel) {
+  const Problem& p = plan.problem();
+  check(plan, args, plan.backward_workspace());
+  if (p.device == Device::cuda) return cuda::backward(p, plan.algorithm(), args);
+  run_on_cpu(plan, args.run, [&]<typename T>(const Parallel& parallel) {
     if (plan.algorithm() == Algorithm::dense)
       cpu::dense::backward<T>(p, args, parallel, plan.threads());
     else
       cpu::summary::backward<T>(p, args, parallel, plan.threads());
   });
 }
+
+int device_count(Device device) { return device == Device::cuda ? cuda::device_count() : 1; }
 
 }  // namespace mhla

@@ -28,6 +28,11 @@ constexpr std::array<NameEntry<Masking>, 3> kMaskings{
 constexpr std::array<NameEntry<Algorithm>, 3> kAlgorithms{
     {{Algorithm::automatic, "automatic"}, {Algorithm::summary, "summary"}, {Algorithm::dense, "dense"}}};
 
+constexpr std::array<NameEntry<Device>, 2> kDevices{{{Device::cpu, "cpu"}, {Device::cuda, "cuda"}}};
+
+constexpr std::array<NameEntry<Float32Products>, 2> kFloat32Products{
+    {{Float32Products::ieee, "ieee"}, {Float32Products::tf32, "tf32"}}};
+
 }  // namespace
 
 std::size_t element_size(DType dtype) {
@@ -50,6 +55,8 @@ std::string_view name(FeatureMap value) { return find_name<FeatureMap>(kFeatureM
 std::string_view name(Normalizer value) { return find_name<Normalizer>(kNormalizers, value); }
 std::string_view name(Masking value) { return find_name<Masking>(kMaskings, value); }
 std::string_view name(Algorithm value) { return find_name<Algorithm>(kAlgorithms, value); }
+std::string_view name(Device value) { return find_name<Device>(kDevices, value); }
+std::string_view name(Float32Products value) { return find_name<Float32Products>(kFloat32Products, value); }
 
 DType parse_dtype(std::string_view text) { return parse_name<DType>(kDTypes, "dtype", text); }
 FeatureMap parse_feature_map(std::string_view text) {
@@ -58,5 +65,9 @@ FeatureMap parse_feature_map(std::string_view text) {
 Normalizer parse_normalizer(std::string_view text) { return parse_name<Normalizer>(kNormalizers, "normalizer", text); }
 Masking parse_masking(std::string_view text) { return parse_name<Masking>(kMaskings, "masking", text); }
 Algorithm parse_algorithm(std::string_view text) { return parse_name<Algorithm>(kAlgorithms, "algorithm", text); }
+Device parse_device(std::string_view text) { return parse_name<Device>(kDevices, "device", text); }
+Float32Products parse_float32_products(std::string_view text) {
+  return parse_name<Float32Products>(kFloat32Products, "float32_products", text);
+}
 
 }  // namespace mhla

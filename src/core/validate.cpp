@@ -111,6 +111,15 @@ void require_finite_mixing(const void* data, const Problem& p) {
       }
 }
 
+// Entries of a matrix in device memory cannot be looked at from here.
+void require_finite_mixing(const void* data, const Problem& p) {
+  if (p.device != Device::cpu) return;
+  if (accumulation_type(p.dtype) == DType::f64)
+    require_finite_mixing<double>(data, p);
+  else
+    require_finite_mixing<float>(data, p);
+}
+
 void validate_inputs(const Problem& p, const Inputs& in) {
   require_tensor("q", in.q.data, p);
   require_tensor("k", in.k.data, p);
@@ -122,10 +131,7 @@ void validate_inputs(const Problem& p, const Inputs& in) {
       require(data == nullptr, std::string(name) + " is given, but the problem's separate_denominator is false");
   }
   require(in.mixing != nullptr || p.mixing_blocks == 0, "mixing is null");
-  if (accumulation_type(p.dtype) == DType::f64)
-    require_finite_mixing<double>(in.mixing, p);
-  else
-    require_finite_mixing<float>(in.mixing, p);
+  require_finite_mixing(in.mixing, p);
   require((in.initial.S != nullptr) == (p.initial_tokens > 0),
           p.initial_tokens > 0 ? "initial.S is null while initial_tokens is " + text(p.initial_tokens)
                                : std::string("initial.S is given while initial_tokens is 0"));
@@ -193,12 +199,15 @@ void validate(const Problem& p, const BackwardArgs& args) {
           "d_final.S is given; a state needs masking token_causal or block_causal");
 }
 
-void validate(const Execution& run, std::size_t needed) {
+void validate(const Problem& p, const Execution& run, std::size_t needed) {
   require(run.workspace_bytes >= needed,
           "workspace_bytes is " + std::to_string(run.workspace_bytes) + "; the plan needs " + std::to_string(needed));
   require(needed == 0 || run.workspace != nullptr,
           "workspace is null; the plan needs " + std::to_string(needed) + " bytes");
-  require(reinterpret_cast<std::uintptr_t>(run.workspace) % 64 == 0, "workspace is not aligned to 64 bytes");
+  const std::uintptr_t alignment = p.device == Device::cuda ? 256 : 64;
+  require(reinterpret_cast<std::uintptr_t>(run.workspace) % alignment == 0,
+          "workspace is not aligned to " + std::to_string(alignment) + " bytes");
+  require(run.stream == nullptr || p.device == Device::cuda, "stream is given; it must be null with device cpu");
 }
 
 }  // namespace mhla

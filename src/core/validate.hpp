@@ -8,6 +8,6 @@ namespace mhla {
 void validate(const Problem& problem);
 void validate(const Problem& problem, const ForwardArgs& args);
 void validate(const Problem& problem, const BackwardArgs& args);
-void validate(const Execution& run, std::size_t workspace_needed);
+void validate(const Problem& problem, const Execution& run, std::size_t workspace_needed);
 
 }  // namespace mhla

@@ -22,6 +22,9 @@ TEST(Names, EveryPrintedNameParsesBackToItsValue) {
     EXPECT_EQ(parse_masking(name(value)), value);
   for (const Algorithm value : {Algorithm::automatic, Algorithm::summary, Algorithm::dense})
     EXPECT_EQ(parse_algorithm(name(value)), value);
+  for (const Device value : {Device::cpu, Device::cuda}) EXPECT_EQ(parse_device(name(value)), value);
+  for (const Float32Products value : {Float32Products::ieee, Float32Products::tf32})
+    EXPECT_EQ(parse_float32_products(name(value)), value);
   for (const MixingInit value :
        {MixingInit::paper, MixingInit::linear, MixingInit::cos, MixingInit::exp, MixingInit::gaussian,
         MixingInit::local, MixingInit::uniform, MixingInit::running_mean, MixingInit::constant})
@@ -44,6 +47,8 @@ TEST(Names, AnUnknownNameIsAnsweredWithTheValidOnes) {
   expect_error([] { parse_normalizer("Paper"); }, {"normalizer", "none, paper, reference"});
   expect_error([] { parse_masking("causal"); }, {"masking", "none, block-causal, token-causal"});
   expect_error([] { parse_algorithm("fast"); }, {"algorithm", "automatic, summary, dense"});
+  expect_error([] { parse_device("gpu"); }, {"device", "'gpu'", "cpu, cuda"});
+  expect_error([] { parse_float32_products("fast"); }, {"float32_products", "ieee, tf32"});
   expect_error([] { parse_mixing_init("zeros"); }, {"mixing_init", "paper", "constant"});
   expect_error([] { parse_beyond_trained("ignore"); }, {"beyond", "error, clamp, running-mean, interpolate"});
 }
