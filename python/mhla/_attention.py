@@ -12,6 +12,9 @@ from mhla._partition import Partition
 
 Causal = Literal["token", "block"] | bool
 
+_operator = torch.ops.mhla.attention.default
+_maskings = {False: "none", True: "token-causal", "token": "token-causal", "block": "block-causal"}
+
 
 class Summaries(NamedTuple):
     """What a causal call remembers of its tokens, in the accumulation type (float32; float64 for float64 inputs)."""
@@ -24,15 +27,15 @@ class Summaries(NamedTuple):
 
 def masking_name(causal: Causal) -> str:
     """The operator's name of a ``causal`` argument."""
-    names = {False: "none", True: "token-causal", "token": "token-causal", "block": "block-causal"}
-    if causal not in names:
+    if causal not in _maskings:
         raise ValueError(f"causal is {causal!r}; it must be False, True, 'token' or 'block'")
-    return names[causal]
+    return _maskings[causal]
 
 
-def _final_blocks(partition: Partition, initial_tokens: int, cu_seqlens: Tensor | None) -> int:
-    tokens = partition.tokens if cu_seqlens is None else int(cu_seqlens.diff().max())
-    return -(-(initial_tokens + tokens) // partition.extents[0])
+def _final_blocks(tokens: int, block_size: int, initial_tokens: int, cu_seqlens: Tensor | None) -> int:
+    if cu_seqlens is not None:
+        tokens = int(cu_seqlens.diff().max())
+    return -(-(initial_tokens + tokens) // block_size)
 
 
 @overload
@@ -119,7 +122,7 @@ def attention(
         eps: added to the denominator.
         feature_eps: added to the features of q and k.
         q_den, k_den: other q and k for the denominator, as rotary models need.
-        cu_seqlens: offsets of packed sequences (B = 1), ``[sequences + 1]``.
+        cu_seqlens: offsets of packed sequences (B = 1), ``[sequences + 1]``; best on the CPU, where they are read.
         initial_state, initial_tokens: what an earlier causal call returned and the tokens it had seen.
         return_state: also return the summaries of all blocks, those of the initial state included (causal calls).
         algorithm: ``automatic``, ``summary`` (linear in N) or ``dense`` (quadratic in N).
@@ -127,39 +130,47 @@ def attention(
     Returns:
         ``o [B, N, H, Dv]``, or ``(o, Summaries)`` with ``return_state``.
     """
-    if isinstance(partition, int):
+    if isinstance(partition, Partition):
+        sizes, extents = partition.sizes, partition.extents
+    elif isinstance(partition, int):
         if q.ndim != 4:
             raise ValueError(f"q has {q.ndim} axes; it must be 4, [batch, tokens, heads, width]")
-        partition = Partition((q.shape[1],), (partition,))
-    elif not isinstance(partition, Partition):
+        if partition < 1:
+            raise ValueError(f"partition is {partition}; a block size must be at least 1")
+        sizes, extents = (q.shape[1],), (partition,)
+    else:
         raise TypeError(f"partition is a {type(partition).__name__}; it must be a Partition or a block size (int)")
     masking = masking_name(causal)
     if return_state and masking == "none":
         raise ValueError("return_state is True; it needs a causal call")
-    if cu_seqlens is not None and not isinstance(cu_seqlens, Tensor):
-        cu_seqlens = torch.tensor(cu_seqlens, dtype=torch.int64)
+    if cu_seqlens is not None:
+        if not isinstance(cu_seqlens, Tensor):
+            cu_seqlens = torch.tensor(cu_seqlens, dtype=torch.int64)
+        if torch.compiler.is_compiling():  # tracing wants all tensors of an operator on one device
+            cu_seqlens = cu_seqlens.to(q.device)
     initial_S, initial_z = (None, None) if initial_state is None else initial_state
-    o, S, z = torch.ops.mhla.attention(
+    # By position: looking up twenty names costs more than a small call itself.
+    o, S, z = _operator(
         q,
         k,
         v,
         mixing,
-        partition.sizes,
-        partition.extents,
-        feature_map=feature_map,
-        normalizer=normalizer,
-        masking=masking,
-        algorithm=algorithm,
-        scale=1.0 if scale is None else scale,
-        eps=eps,
-        feature_eps=feature_eps,
-        q_den=q_den,
-        k_den=k_den,
-        cu_seqlens=cu_seqlens,
-        initial_S=initial_S,
-        initial_z=initial_z,
-        initial_tokens=initial_tokens,
-        state_blocks=_final_blocks(partition, initial_tokens, cu_seqlens) if return_state else -1,
+        sizes,
+        extents,
+        feature_map,
+        normalizer,
+        masking,
+        algorithm,
+        1.0 if scale is None else scale,
+        eps,
+        feature_eps,
+        q_den,
+        k_den,
+        cu_seqlens,
+        initial_S,
+        initial_z,
+        initial_tokens,
+        _final_blocks(q.shape[1], extents[0], initial_tokens, cu_seqlens) if return_state else -1,
     )
     if not return_state:
         return o

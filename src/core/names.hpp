@@ -25,13 +25,16 @@ std::string_view find_name(std::span<const NameEntry<Enum>> table, Enum value) {
 }
 
 // Underscores and dashes are the same to a reader and to us.
+inline bool same_name(std::string_view text, std::string_view name) {
+  return std::ranges::equal(text, name, {}, [](char c) { return c == '_' ? '-' : c; });
+}
+
 template <typename Enum>
 Enum parse_name(std::span<const NameEntry<Enum>> table, std::string_view subject, std::string_view text) {
-  std::string key(text);
-  std::ranges::replace(key, '_', '-');
+  for (const NameEntry<Enum>& entry : table)
+    if (same_name(text, entry.name) || (!entry.alias.empty() && same_name(text, entry.alias))) return entry.value;
   std::string valid;
   for (const NameEntry<Enum>& entry : table) {
-    if (key == entry.name || (!entry.alias.empty() && key == entry.alias)) return entry.value;
     valid += valid.empty() ? "" : ", ";
     valid += entry.name;
   }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "core/layout.hpp"
@@ -15,66 +16,62 @@ namespace {
 constexpr std::int64_t kMaxDim = 4096;
 
 std::string text(std::int64_t value) { return std::to_string(value); }
+std::string text(std::size_t value) { return std::to_string(value); }
+std::string text(std::string_view value) { return std::string(value); }
+std::string text(const Partition& value) { return value.describe(); }
 
-void require(bool ok, const std::string& message) {
-  if (!ok) throw Error(message);
+// The message is put together only when it is needed.
+template <typename... Parts>
+void require(bool ok, const Parts&... parts) {
+  if (!ok) throw Error((text(parts) + ...));
 }
 
 void require_range(const char* name, std::int64_t value, std::int64_t low, std::int64_t high) {
-  require(value >= low && value <= high,
-          std::string(name) + " is " + text(value) + "; it must be from " + text(low) + " to " + text(high));
+  require(value >= low && value <= high, name, " is ", value, "; it must be from ", low, " to ", high);
 }
 
-void require_finite(const char* name, double value) {
-  require(std::isfinite(value), std::string(name) + " is not finite");
-}
+void require_finite(const char* name, double value) { require(std::isfinite(value), name, " is not finite"); }
 
 void validate_packed(const Problem& p) {
   if (p.cu_seqlens.empty()) return;
-  require(p.batch == 1, "batch is " + text(p.batch) + "; with cu_seqlens (packed sequences) it must be 1");
-  require(p.partition.is_line(),
-          "partition is a " + p.partition.describe() + "; with cu_seqlens (packed sequences) it must be a line");
+  require(p.batch == 1, "batch is ", p.batch, "; with cu_seqlens (packed sequences) it must be 1");
+  require(p.partition.is_line(), "partition is a ", p.partition,
+          "; with cu_seqlens (packed sequences) it must be a line");
   require(p.cu_seqlens.size() >= 2 && p.cu_seqlens.front() == 0,
           "cu_seqlens must start with 0 and hold at least 2 entries");
   for (std::size_t s = 1; s < p.cu_seqlens.size(); ++s)
-    require(p.cu_seqlens[s] >= p.cu_seqlens[s - 1], "cu_seqlens[" + std::to_string(s) + "] is " +
-                                                        text(p.cu_seqlens[s]) + ", less than the entry before it (" +
-                                                        text(p.cu_seqlens[s - 1]) + ")");
-  require(p.cu_seqlens.back() == p.partition.tokens(), "cu_seqlens ends with " + text(p.cu_seqlens.back()) +
-                                                           "; it must end with the number of tokens, " +
-                                                           text(p.partition.tokens()));
+    require(p.cu_seqlens[s] >= p.cu_seqlens[s - 1], "cu_seqlens[", s, "] is ", p.cu_seqlens[s],
+            ", less than the entry before it (", p.cu_seqlens[s - 1], ")");
+  require(p.cu_seqlens.back() == p.partition.tokens(), "cu_seqlens ends with ", p.cu_seqlens.back(),
+          "; it must end with the number of tokens, ", p.partition.tokens());
 }
 
 void validate_initial_tokens(const Problem& p) {
-  require(p.initial_tokens >= 0, "initial_tokens is " + text(p.initial_tokens) + "; it must not be negative");
+  require(p.initial_tokens >= 0, "initial_tokens is ", p.initial_tokens, "; it must not be negative");
   if (p.initial_tokens == 0) return;
-  require(p.options.masking != Masking::none, "initial_tokens is " + text(p.initial_tokens) +
-                                                  "; an initial state needs masking token_causal or block_causal");
-  require(p.partition.is_line(),
-          "partition is a " + p.partition.describe() + "; with initial_tokens it must be a line");
+  require(p.options.masking != Masking::none, "initial_tokens is ", p.initial_tokens,
+          "; an initial state needs masking token_causal or block_causal");
+  require(p.partition.is_line(), "partition is a ", p.partition, "; with initial_tokens it must be a line");
   if (p.options.masking == Masking::block_causal)
-    require(p.initial_tokens % p.partition.block_capacity() == 0,
-            "initial_tokens is " + text(p.initial_tokens) +
-                "; with masking block_causal it must be a multiple of the block size, " +
-                text(p.partition.block_capacity()));
+    require(p.initial_tokens % p.partition.block_capacity() == 0, "initial_tokens is ", p.initial_tokens,
+            "; with masking block_causal it must be a multiple of the block size, ", p.partition.block_capacity());
 }
 
 void validate_mixing_size(const Problem& p) {
   const bool corner_allowed = p.options.masking != Masking::none || !p.cu_seqlens.empty();
   const std::int64_t needed = corner_allowed ? p.final_blocks() : p.partition.blocks();
   if (corner_allowed)
-    require(p.mixing_blocks >= needed, "mixing is for " + text(p.mixing_blocks) + " blocks; this call uses " +
-                                           text(needed) +
-                                           " (pass a larger matrix, or extend it with extend_causal_mixing)");
+    require(p.mixing_blocks >= needed, "mixing is for ", p.mixing_blocks, " blocks; this call uses ", needed,
+            " (pass a larger matrix, or extend it with extend_causal_mixing)");
   else
-    require(p.mixing_blocks == needed, "mixing is for " + text(p.mixing_blocks) + " blocks; the partition (" +
-                                           p.partition.describe() + ") has " + text(needed));
-  require(p.mixing_blocks <= (std::int64_t{1} << 24),
-          "mixing is for " + text(p.mixing_blocks) + " blocks; at most 2^24 are supported");
+    require(p.mixing_blocks == needed, "mixing is for ", p.mixing_blocks, " blocks; the partition (", p.partition,
+            ") has ", needed);
+  require(p.mixing_blocks <= (std::int64_t{1} << 24), "mixing is for ", p.mixing_blocks,
+          " blocks; at most 2^24 are supported");
 }
 
 void require_tensor(const char* name, const void* data, const Problem& p) {
-  require(data != nullptr || p.partition.tokens() == 0 || p.batch == 0, std::string(name) + " is null");
+  require(data != nullptr || p.partition.tokens() == 0 || p.batch == 0, name, " is null");
 }
 
 void require_strides(const char* name, std::int64_t token_stride, std::int64_t head_stride, std::int64_t batch_stride,
@@ -82,9 +79,8 @@ void require_strides(const char* name, std::int64_t token_stride, std::int64_t h
   // An output whose rows overlap would be written twice.
   if (p.partition.tokens() == 0) return;
   const auto bad = [&](const char* which, std::int64_t stride, std::int64_t count) {
-    require(count <= 1 || std::abs(stride) >= dim, std::string(name) + " has a " + which + " stride of " +
-                                                       text(stride) + "; rows of " + text(dim) +
-                                                       " elements would overlap");
+    require(count <= 1 || std::abs(stride) >= dim, name, " has a ", which, " stride of ", stride, "; rows of ", dim,
+            " elements would overlap");
   };
   bad("token", token_stride, p.partition.tokens());
   bad("head", head_stride, heads);
@@ -128,16 +124,16 @@ void validate_inputs(const Problem& p, const Inputs& in) {
     if (p.separate_denominator)
       require_tensor(name, data, p);
     else
-      require(data == nullptr, std::string(name) + " is given, but the problem's separate_denominator is false");
+      require(data == nullptr, name, " is given, but the problem's separate_denominator is false");
   }
   require(in.mixing != nullptr || p.mixing_blocks == 0, "mixing is null");
   require_finite_mixing(in.mixing, p);
-  require((in.initial.S != nullptr) == (p.initial_tokens > 0),
-          p.initial_tokens > 0 ? "initial.S is null while initial_tokens is " + text(p.initial_tokens)
-                               : std::string("initial.S is given while initial_tokens is 0"));
+  if (p.initial_tokens > 0)
+    require(in.initial.S != nullptr, "initial.S is null while initial_tokens is ", p.initial_tokens);
+  else
+    require(in.initial.S == nullptr, "initial.S is given while initial_tokens is 0");
   if (p.initial_tokens > 0 && p.options.normalizer != Normalizer::none)
-    require(in.initial.z != nullptr,
-            "initial.z is null; normalizer " + std::string(name(p.options.normalizer)) + " needs it");
+    require(in.initial.z != nullptr, "initial.z is null; normalizer ", name(p.options.normalizer), " needs it");
 }
 
 }  // namespace
@@ -146,7 +142,7 @@ void validate(const Problem& p) {
   require_range("batch", p.batch, 0, std::int64_t{1} << 40);
   require_range("heads", p.heads, 1, 1 << 20);
   require_range("kv_heads", p.kv_heads, 1, p.heads);
-  require(p.heads % p.kv_heads == 0, "kv_heads is " + text(p.kv_heads) + "; it must divide heads, " + text(p.heads));
+  require(p.heads % p.kv_heads == 0, "kv_heads is ", p.kv_heads, "; it must divide heads, ", p.heads);
   require_range("key_dim", p.key_dim, 1, kMaxDim);
   require_range("value_dim", p.value_dim, 1, kMaxDim);
   require_finite("scale", p.options.scale);
@@ -162,10 +158,9 @@ void validate(const Problem& p) {
   validate_packed(p);
   validate_initial_tokens(p);
   if (p.options.masking != Masking::none) {
-    require(p.partition.is_line(), "partition is a " + p.partition.describe() + "; causal masking needs a line");
+    require(p.partition.is_line(), "partition is a ", p.partition, "; causal masking needs a line");
     require(p.options.normalizer != Normalizer::reference,
-            "normalizer reference has no causal form; use none or paper with masking " +
-                std::string(name(p.options.masking)));
+            "normalizer reference has no causal form; use none or paper with masking ", name(p.options.masking));
   }
   validate_mixing_size(p);
 }
@@ -200,13 +195,11 @@ void validate(const Problem& p, const BackwardArgs& args) {
 }
 
 void validate(const Problem& p, const Execution& run, std::size_t needed) {
-  require(run.workspace_bytes >= needed,
-          "workspace_bytes is " + std::to_string(run.workspace_bytes) + "; the plan needs " + std::to_string(needed));
-  require(needed == 0 || run.workspace != nullptr,
-          "workspace is null; the plan needs " + std::to_string(needed) + " bytes");
+  require(run.workspace_bytes >= needed, "workspace_bytes is ", run.workspace_bytes, "; the plan needs ", needed);
+  require(needed == 0 || run.workspace != nullptr, "workspace is null; the plan needs ", needed, " bytes");
   const std::uintptr_t alignment = p.device == Device::cuda ? 256 : 64;
-  require(reinterpret_cast<std::uintptr_t>(run.workspace) % alignment == 0,
-          "workspace is not aligned to " + std::to_string(alignment) + " bytes");
+  require(reinterpret_cast<std::uintptr_t>(run.workspace) % alignment == 0, "workspace is not aligned to ", alignment,
+          " bytes");
   require(run.stream == nullptr || p.device == Device::cuda, "stream is given; it must be null with device cpu");
 }
 

@@ -1,7 +1,7 @@
 # The CUDA back end inside libmhla, or what stands in for it. Its runtime is linked in statically and kept to itself: users of
 # the shared library need no CUDA, and a torch in the same process keeps its own.
-file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/cuda/*.cu)
-list(FILTER cuda_sources EXCLUDE REGEX "/device\\.cu$")
+file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/cuda/*.cu ${CMAKE_CURRENT_SOURCE_DIR}/cuda/*.cpp)
+list(FILTER cuda_sources EXCLUDE REGEX "/(device\\.cu|without_cuda\\.cpp)$")
 if(NOT cuda_sources OR NOT MHLA_CUDA_FOUND)
   target_sources(mhla PRIVATE cuda/without_cuda.cpp)
   return()

@@ -9,16 +9,15 @@
 #include <torch/torch.h>
 
 #include <optional>
-#include <string>
 #include <string_view>
 #include <tuple>
-#include <vector>
 
 namespace mhla::dispatch {
 
 using OptionalTensor = std::optional<at::Tensor>;
 
 // One call of the operator. q, k, v: [B, N, H, D]; mixing: [M, M] or [H, M, M]; sizes may be symbolic under tracing.
+// Lists and names are views of what the caller holds.
 struct Call {
   at::Tensor q, k, v, mixing;
   OptionalTensor q_den, k_den;
@@ -26,9 +25,9 @@ struct Call {
   OptionalTensor initial_S, initial_z;
   c10::SymInt initial_tokens = 0;
   c10::SymInt state_blocks = -1;  // blocks of the state to return; -1: none is returned
-  std::vector<c10::SymInt> sizes{};
-  std::vector<std::int64_t> extents{};
-  std::string feature_map, normalizer, masking, algorithm;
+  c10::SymIntArrayRef sizes{};
+  at::IntArrayRef extents{};
+  std::string_view feature_map, normalizer, masking, algorithm;
   double scale = 1.0, eps = 0.0, feature_eps = 0.0;
 
   bool has_normalizer() const { return normalizer != "none"; }
@@ -47,7 +46,7 @@ using BackwardResult =
     std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
 
 #define MHLA_CALL_SCHEMA                                                                                             \
-  "Tensor q, Tensor k, Tensor v, Tensor mixing, SymInt[] sizes, int[] extents, *, str feature_map=\"relu\", "        \
+  "Tensor q, Tensor k, Tensor v, Tensor mixing, SymInt[] sizes, int[] extents, str feature_map=\"relu\", "           \
   "str normalizer=\"paper\", str masking=\"none\", str algorithm=\"automatic\", float scale=1.0, float eps=1e-06, "  \
   "float feature_eps=0.0, Tensor? q_den=None, Tensor? k_den=None, Tensor? cu_seqlens=None, Tensor? initial_S=None, " \
   "Tensor? initial_z=None, SymInt initial_tokens=0, SymInt state_blocks=-1"
@@ -82,12 +81,12 @@ ForwardResult forward_kernel(const at::Tensor& q, const at::Tensor& k, const at:
                         initial_z,
                         std::move(initial_tokens),
                         std::move(state_blocks),
-                        sizes.vec(),
-                        extents.vec(),
-                        std::string(feature_map),
-                        std::string(normalizer),
-                        std::string(masking),
-                        std::string(algorithm),
+                        sizes,
+                        extents,
+                        feature_map,
+                        normalizer,
+                        masking,
+                        algorithm,
                         scale,
                         eps,
                         feature_eps});
@@ -114,12 +113,12 @@ BackwardResult backward_kernel(const at::Tensor& q, const at::Tensor& k, const a
                         initial_z,
                         std::move(initial_tokens),
                         std::move(state_blocks),
-                        sizes.vec(),
-                        extents.vec(),
-                        std::string(feature_map),
-                        std::string(normalizer),
-                        std::string(masking),
-                        std::string(algorithm),
+                        sizes,
+                        extents,
+                        feature_map,
+                        normalizer,
+                        masking,
+                        algorithm,
                         scale,
                         eps,
                         feature_eps},
@@ -130,9 +129,9 @@ BackwardResult backward_kernel(const at::Tensor& q, const at::Tensor& k, const a
 ForwardResult call_forward(const Call& call);
 BackwardResult call_backward(const Call& call, const Gradients& gradients);
 
-// Kernels by dispatch key.
-ForwardResult forward_cpu(const Call& call);
-BackwardResult backward_cpu(const Call& call, const Gradients& gradients);
+// Kernels by dispatch key; those of the CPU and of CUDA are the same.
+ForwardResult forward_device(const Call& call);
+BackwardResult backward_device(const Call& call, const Gradients& gradients);
 ForwardResult forward_meta(const Call& call);
 BackwardResult backward_meta(const Call& call, const Gradients& gradients);
 ForwardResult forward_autograd(const Call& call);

@@ -1,5 +1,6 @@
 // mhla::attention and the LibTorch module (include/mhla/torch.hpp).
 #include <string>
+#include <vector>
 
 #include "mhla/torch.hpp"
 #include "torch/arguments.hpp"
@@ -7,29 +8,31 @@
 namespace mhla {
 namespace {
 
-dispatch::Call make_call(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& mixing,
-                         const AttentionOptions& options) {
-  dispatch::Call call{.q = q,
-                      .k = k,
-                      .v = v,
-                      .mixing = mixing,
-                      .q_den = options.q_den,
-                      .k_den = options.k_den,
-                      .cu_seqlens = options.cu_seqlens,
-                      .initial_S = options.initial_S,
-                      .initial_z = options.initial_z,
-                      .initial_tokens = options.initial_tokens,
-                      .feature_map = std::string(name(options.feature_map)),
-                      .normalizer = std::string(name(options.normalizer)),
-                      .masking = std::string(name(options.masking)),
-                      .algorithm = std::string(name(options.algorithm)),
-                      .scale = options.scale,
-                      .eps = options.eps,
-                      .feature_eps = options.feature_eps};
+dispatch::ForwardResult call_operator(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                      const at::Tensor& mixing, const AttentionOptions& options,
+                                      std::int64_t state_blocks) {
   const auto sizes = options.partition.sizes(), extents = options.partition.extents();
-  call.sizes.assign(sizes.begin(), sizes.end());
-  call.extents.assign(extents.begin(), extents.end());
-  return call;
+  const std::vector<c10::SymInt> symbolic_sizes(sizes.begin(), sizes.end());
+  return dispatch::call_forward({.q = q,
+                                 .k = k,
+                                 .v = v,
+                                 .mixing = mixing,
+                                 .q_den = options.q_den,
+                                 .k_den = options.k_den,
+                                 .cu_seqlens = options.cu_seqlens,
+                                 .initial_S = options.initial_S,
+                                 .initial_z = options.initial_z,
+                                 .initial_tokens = options.initial_tokens,
+                                 .state_blocks = state_blocks,
+                                 .sizes = symbolic_sizes,
+                                 .extents = {extents.data(), extents.size()},
+                                 .feature_map = name(options.feature_map),
+                                 .normalizer = name(options.normalizer),
+                                 .masking = name(options.masking),
+                                 .algorithm = name(options.algorithm),
+                                 .scale = options.scale,
+                                 .eps = options.eps,
+                                 .feature_eps = options.feature_eps});
 }
 
 std::int64_t final_blocks(const AttentionOptions& options) {
@@ -49,14 +52,12 @@ std::int64_t final_blocks(const AttentionOptions& options) {
 
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& mixing,
                      const AttentionOptions& options) {
-  return std::get<0>(dispatch::call_forward(make_call(q, k, v, mixing, options)));
+  return std::get<0>(call_operator(q, k, v, mixing, options, -1));
 }
 
 AttentionResult attention_with_state(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                      const at::Tensor& mixing, const AttentionOptions& options) {
-  dispatch::Call call = make_call(q, k, v, mixing, options);
-  call.state_blocks = final_blocks(options);
-  auto [o, S, z] = dispatch::call_forward(call);
+  const auto [o, S, z] = call_operator(q, k, v, mixing, options, final_blocks(options));
   return {o, S, z};
 }
 

@@ -1,6 +1,10 @@
 // Autograd and autocast of torch.ops.mhla.attention. Second derivatives are not implemented: differentiating
 // attention_backward raises an error.
 #include <ATen/autocast_mode.h>
+#include <torch/csrc/autograd/functions/utils.h>
+
+#include <string>
+#include <vector>
 
 #include "torch/arguments.hpp"
 
@@ -14,37 +18,43 @@ OptionalTensor if_defined(const at::Tensor& tensor) { return tensor.defined() ? 
 
 at::Tensor defined_or_empty(const OptionalTensor& tensor) { return tensor.value_or(at::Tensor()); }
 
-void save_settings(AutogradContext& context, const Call& call) {
+// The settings of a call as the autograd graph keeps them.
+void save_settings(AutogradContext& context, const Call& call, bool mixing_wanted) {
   auto& data = context.saved_data;
-  data["sizes"] = c10::IValue(c10::SymIntArrayRef(call.sizes));
+  data["sizes"] = c10::IValue(call.sizes);
   data["extents"] = call.extents;
-  data["initial_tokens"] = call.initial_tokens;
-  data["state_blocks"] = call.state_blocks;
-  data["feature_map"] = call.feature_map;
-  data["normalizer"] = call.normalizer;
-  data["masking"] = call.masking;
-  data["algorithm"] = call.algorithm;
-  data["scale"] = call.scale;
-  data["eps"] = call.eps;
-  data["feature_eps"] = call.feature_eps;
+  data["counts"] = c10::IValue(c10::SymIntArrayRef({call.initial_tokens, call.state_blocks}));
+  data["names"] = std::vector<std::string>{std::string(call.feature_map), std::string(call.normalizer),
+                                           std::string(call.masking), std::string(call.algorithm)};
+  data["numbers"] = std::vector<double>{call.scale, call.eps, call.feature_eps};
+  data["mixing_wanted"] = mixing_wanted;
 }
 
-Call restore_settings(AutogradContext& context) {
-  auto& data = context.saved_data;
-  Call call;
-  call.sizes = data["sizes"].toSymIntVector();
-  call.extents = data["extents"].toIntVector();
-  call.initial_tokens = data["initial_tokens"].toSymInt();
-  call.state_blocks = data["state_blocks"].toSymInt();
-  call.feature_map = data["feature_map"].toStringRef();
-  call.normalizer = data["normalizer"].toStringRef();
-  call.masking = data["masking"].toStringRef();
-  call.algorithm = data["algorithm"].toStringRef();
-  call.scale = data["scale"].toDouble();
-  call.eps = data["eps"].toDouble();
-  call.feature_eps = data["feature_eps"].toDouble();
-  return call;
-}
+// What save_settings() kept; holds the lists and names that call() refers to.
+class SavedSettings {
+ public:
+  explicit SavedSettings(AutogradContext& context)
+      : sizes_(context.saved_data["sizes"].toSymIntVector()), extents_(context.saved_data["extents"].toIntVector()),
+        counts_(context.saved_data["counts"].toSymIntVector()),
+        names_(context.saved_data["names"].to<std::vector<std::string>>()),
+        numbers_(context.saved_data["numbers"].toDoubleVector()) {}
+
+  Call call() const {
+    Call call;
+    call.initial_tokens = counts_[0], call.state_blocks = counts_[1];
+    call.sizes = sizes_, call.extents = extents_;
+    call.feature_map = names_[0], call.normalizer = names_[1], call.masking = names_[2], call.algorithm = names_[3];
+    call.scale = numbers_[0], call.eps = numbers_[1], call.feature_eps = numbers_[2];
+    return call;
+  }
+
+ private:
+  std::vector<c10::SymInt> sizes_;
+  std::vector<std::int64_t> extents_;
+  std::vector<c10::SymInt> counts_;
+  std::vector<std::string> names_;
+  std::vector<double> numbers_;
+};
 
 struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
   static variable_list forward(AutogradContext* context, const at::Tensor& /*q*/, const at::Tensor& /*k*/,
@@ -53,8 +63,7 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
                                const OptionalTensor& /*initial_z*/, const Call& call) {
     const at::AutoDispatchBelowADInplaceOrView below;
     auto [o, S, z] = call_forward(call);
-    save_settings(*context, call);
-    context->saved_data["mixing_wanted"] = mixing.requires_grad();
+    save_settings(*context, call, mixing.requires_grad());
     context->save_for_backward({call.q, call.k, call.v, call.mixing, defined_or_empty(call.q_den),
                                 defined_or_empty(call.k_den), defined_or_empty(call.cu_seqlens),
                                 defined_or_empty(call.initial_S), defined_or_empty(call.initial_z),
@@ -69,7 +78,8 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
     const bool any = std::any_of(d_outputs.begin(), d_outputs.end(), [](const auto& d) { return d.defined(); });
     if (!any) return variable_list(kForwardArguments);
     const variable_list saved = context->get_saved_variables();
-    Call call = restore_settings(*context);
+    const SavedSettings settings(*context);
+    Call call = settings.call();
     call.q = saved[0], call.k = saved[1], call.v = saved[2], call.mixing = saved[3];
     call.q_den = if_defined(saved[4]), call.k_den = if_defined(saved[5]), call.cu_seqlens = if_defined(saved[6]);
     call.initial_S = if_defined(saved[7]), call.initial_z = if_defined(saved[8]);
@@ -93,6 +103,12 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
   }
 };
 
+// In backward mode, or in forward mode, which AttentionFunction refuses.
+bool differentiated(const OptionalTensor& tensor) {
+  if (!tensor) return false;
+  return (tensor->requires_grad() && at::GradMode::is_enabled()) || torch::autograd::isFwGradDefined(tensor);
+}
+
 Call autocast(const Call& call, c10::DeviceType device) {
   const auto target = at::autocast::get_autocast_dtype(device);
   const auto cast = [&](const at::Tensor& tensor) { return at::autocast::cached_cast(target, tensor, device); };
@@ -106,6 +122,13 @@ Call autocast(const Call& call, c10::DeviceType device) {
 }  // namespace
 
 ForwardResult forward_autograd(const Call& call) {
+  const bool recorded = differentiated(call.q) || differentiated(call.k) || differentiated(call.v) ||
+                        differentiated(call.mixing) || differentiated(call.q_den) || differentiated(call.k_den) ||
+                        differentiated(call.initial_S) || differentiated(call.initial_z);
+  if (!recorded) {
+    const at::AutoDispatchBelowADInplaceOrView below;
+    return call_forward(call);
+  }
   const variable_list outputs = AttentionFunction::apply(call.q, call.k, call.v, call.mixing, call.q_den, call.k_den,
                                                          call.initial_S, call.initial_z, call);
   return {outputs[0], outputs[1], outputs[2]};

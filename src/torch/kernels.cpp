@@ -1,4 +1,13 @@
-// CPU and meta kernels of torch.ops.mhla.attention and attention_backward.
+// Kernels of torch.ops.mhla.attention and attention_backward for the CPU, for CUDA and for meta tensors. No CUDA header
+// is needed: torch's device-independent interface gives the current stream.
+#include <ATen/Context.h>
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <algorithm>
+#include <array>
+#include <span>
+
 #include "mhla/attention.hpp"
 #include "torch/tensors.hpp"
 
@@ -12,24 +21,29 @@ std::vector<std::int64_t> read_offsets(const OptionalTensor& cu_seqlens) {
   return {first, first + offsets.numel()};
 }
 
+// How torch's matrix products of f32 are set (torch.set_float32_matmul_precision) holds for the operator's as well.
+Float32Products float32_products() {
+  const auto precision = at::globalContext().float32Precision(at::Float32Backend::CUDA, at::Float32Op::MATMUL);
+  return precision == at::Float32Precision::TF32 ? Float32Products::tf32 : Float32Products::ieee;
+}
+
 Problem make_problem(const Call& call) {
-  check_call(call);
-  std::vector<std::int64_t> sizes;
-  for (const c10::SymInt& size : call.sizes) sizes.push_back(size.guard_int(__FILE__, __LINE__));
-  return {.dtype = dtype_of(call.q, "q"),
+  Options options = check_call(call);
+  const Device device = call.q.is_cuda() ? Device::cuda : Device::cpu;
+  if (device == Device::cuda) options.float32_products = float32_products();
+  std::array<std::int64_t, Partition::kMaxAxes> sizes{};
+  const std::size_t axes = std::min(call.sizes.size(), sizes.size());
+  for (std::size_t axis = 0; axis < axes; ++axis) sizes[axis] = call.sizes[axis].guard_int(__FILE__, __LINE__);
+  return {.device = device,
+          .dtype = dtype_of(call.q, "q"),
           .batch = call.q.size(0),
           .heads = call.q.size(2),
           .kv_heads = call.k.size(2),
           .key_dim = call.q.size(3),
           .value_dim = call.v.size(3),
-          .partition = Partition::by_extent(sizes, call.extents),
-          .options = {.feature_map = parse_feature_map(call.feature_map),
-                      .normalizer = parse_normalizer(call.normalizer),
-                      .masking = parse_masking(call.masking),
-                      .algorithm = parse_algorithm(call.algorithm),
-                      .scale = call.scale,
-                      .eps = call.eps,
-                      .feature_eps = call.feature_eps},
+          .partition =
+              Partition::by_extent(std::span(sizes.data(), axes), std::span(call.extents.data(), call.extents.size())),
+          .options = options,
           .mixing_blocks = call.mixing.size(-1),
           .mixing_per_head = call.mixing.dim() == 3,
           .separate_denominator = call.q_den.has_value(),
@@ -71,10 +85,40 @@ class Operands {
   const Call& call_;
 };
 
-// torch allocates on 64-byte borders, which is what a workspace needs.
-at::Tensor workspace_tensor(std::size_t bytes) {
-  return at::empty({static_cast<std::int64_t>(bytes)}, at::TensorOptions(at::kByte));
-}
+// Where a call runs: on the threads of torch, or on the current stream of the device its tensors are on.
+class Place {
+ public:
+  explicit Place(const at::Tensor& q) : device_(q.device()) {
+    if (device_.is_cpu()) {
+      parallel_ = torch_parallel();
+    } else {
+      guard_.reset_device(device_);
+      stream_ = c10::impl::VirtualGuardImpl(device_.type()).getStream(device_).native_handle();
+    }
+  }
+
+  int threads() const { return parallel_.threads; }
+
+  // The memory is torch's and stays in use, in the order of the stream, for what was enqueued before it is freed. torch
+  // aligns it as a workspace must be.
+  Execution execution(std::size_t workspace_bytes) {
+    if (workspace_bytes > 0) {
+      workspace_ =
+          at::empty({static_cast<std::int64_t>(workspace_bytes)}, at::TensorOptions(at::kByte).device(device_));
+    }
+    return {.workspace = workspace_bytes > 0 ? workspace_.mutable_data_ptr() : nullptr,
+            .workspace_bytes = workspace_bytes,
+            .parallel = device_.is_cpu() ? &parallel_ : nullptr,
+            .stream = stream_};
+  }
+
+ private:
+  at::Device device_;
+  c10::OptionalDeviceGuard guard_;
+  Parallel parallel_;
+  void* stream_ = nullptr;
+  at::Tensor workspace_;
+};
 
 // Gradients arrive in any layout (a sum gives an expanded scalar); libmhla wants a contiguous last axis.
 at::Tensor dense_gradient(const OptionalTensor& gradient, const at::Tensor& q, std::int64_t value_dim) {
@@ -100,46 +144,38 @@ std::pair<OptionalTensor, OptionalTensor> final_gradients(const Call& call, cons
 
 void* data_or_null(const at::Tensor& tensor, bool wanted) { return wanted ? tensor.mutable_data_ptr() : nullptr; }
 
-void check_gradients(const Call& call, const Gradients& gradients) {
-  if (call.has_normalizer() && !gradients.o) {
-    throw Error("o is missing; it must be the forward output with normalizer '" + call.normalizer + "'");
-  }
-  if (gradients.o) check_token_tensor(*gradients.o, "o");
-}
-
 }  // namespace
 
-ForwardResult forward_cpu(const Call& call) {
+ForwardResult forward_device(const Call& call) {
   const Problem problem = make_problem(call);
   check_state_blocks(call, problem);
-  const Parallel parallel = torch_parallel();
-  const Plan plan = mhla::plan(problem, parallel.threads);
+  Place place(call.q);
+  const Plan plan = mhla::plan(problem, place.threads());
   const Operands operands(call, problem.dtype);
   ForwardResult result = allocate_forward(call);
   auto& [o, S, z] = result;
   const bool state_wanted = call.state_blocks >= 0;
-  const at::Tensor workspace = workspace_tensor(plan.forward_workspace());
   forward(plan, {.in = operands.inputs(),
                  .o = mutable_view(o),
                  .final_state = {data_or_null(S, state_wanted), data_or_null(z, state_wanted && call.has_normalizer())},
-                 .run = {workspace.mutable_data_ptr(), plan.forward_workspace(), &parallel}});
+                 .run = place.execution(plan.forward_workspace())});
   return result;
 }
 
-BackwardResult backward_cpu(const Call& call, const Gradients& gradients) {
+BackwardResult backward_device(const Call& call, const Gradients& gradients) {
   const Problem problem = make_problem(call);
   check_state_blocks(call, problem);
   check_gradients(call, gradients);
-  const Parallel parallel = torch_parallel();
-  const Plan plan = mhla::plan(problem, parallel.threads);
+  Place place(call.q);
+  const Plan plan = mhla::plan(problem, place.threads());
   const Operands operands(call, problem.dtype);
   BackwardResult result = allocate_backward(call, gradients);
   auto& [d_q, d_k, d_v, d_mixing, d_q_den, d_k_den, d_initial_S, d_initial_z] = result;
-  const at::Tensor d_mixing_accumulated = gradients.mixing_wanted ? at::empty_like(operands.mixing()) : at::Tensor();
-
+  const bool same_type = d_mixing.scalar_type() == operands.mixing().scalar_type();
+  const at::Tensor d_mixing_accumulated =
+      same_type || !gradients.mixing_wanted ? d_mixing : at::empty_like(operands.mixing());
   const at::Tensor d_o = dense_gradient(gradients.d_o, call.q, call.v.size(3));
   const auto [d_S, d_z] = final_gradients(call, gradients, problem);
-  const at::Tensor workspace = workspace_tensor(plan.backward_workspace());
   backward(plan, {.in = operands.inputs(),
                   .o = const_view(gradients.o),
                   .d_o = const_view(d_o),
@@ -149,11 +185,11 @@ BackwardResult backward_cpu(const Call& call, const Gradients& gradients) {
                   .d_v = mutable_view(d_v),
                   .d_q_den = call.q_den ? mutable_view(d_q_den) : Tensor{},
                   .d_k_den = call.k_den ? mutable_view(d_k_den) : Tensor{},
-                  .d_mixing = gradients.mixing_wanted ? d_mixing_accumulated.mutable_data_ptr() : nullptr,
+                  .d_mixing = data_or_null(d_mixing_accumulated, gradients.mixing_wanted),
                   .d_initial = {data_or_null(d_initial_S, call.initial_S.has_value()),
                                 data_or_null(d_initial_z, call.initial_z.has_value())},
-                  .run = {workspace.mutable_data_ptr(), plan.backward_workspace(), &parallel}});
-  if (gradients.mixing_wanted) d_mixing = d_mixing_accumulated.to(call.mixing.scalar_type());
+                  .run = place.execution(plan.backward_workspace())});
+  if (!same_type && gradients.mixing_wanted) d_mixing.copy_(d_mixing_accumulated);
   return result;
 }
 

@@ -8,7 +8,7 @@ namespace mhla::dispatch {
 ForwardResult call_forward(const Call& call) {
   static const auto op = c10::Dispatcher::singleton()
                              .findSchemaOrThrow("mhla::attention", "")
-                             .typed<decltype(forward_kernel<&forward_cpu>)>();
+                             .typed<decltype(forward_kernel<&forward_device>)>();
   return op.call(call.q, call.k, call.v, call.mixing, call.sizes, call.extents, call.feature_map, call.normalizer,
                  call.masking, call.algorithm, call.scale, call.eps, call.feature_eps, call.q_den, call.k_den,
                  call.cu_seqlens, call.initial_S, call.initial_z, call.initial_tokens, call.state_blocks);
@@ -17,7 +17,7 @@ ForwardResult call_forward(const Call& call) {
 BackwardResult call_backward(const Call& call, const Gradients& gradients) {
   static const auto op = c10::Dispatcher::singleton()
                              .findSchemaOrThrow("mhla::attention_backward", "")
-                             .typed<decltype(backward_kernel<&backward_cpu>)>();
+                             .typed<decltype(backward_kernel<&backward_device>)>();
   return op.call(call.q, call.k, call.v, call.mixing, call.sizes, call.extents, call.feature_map, call.normalizer,
                  call.masking, call.algorithm, call.scale, call.eps, call.feature_eps, call.q_den, call.k_den,
                  call.cu_seqlens, call.initial_S, call.initial_z, call.initial_tokens, call.state_blocks, gradients.o,
@@ -30,8 +30,13 @@ TORCH_LIBRARY(mhla, library) {
 }
 
 TORCH_LIBRARY_IMPL(mhla, CPU, library) {
-  library.impl("attention", &forward_kernel<&forward_cpu>);
-  library.impl("attention_backward", &backward_kernel<&backward_cpu>);
+  library.impl("attention", &forward_kernel<&forward_device>);
+  library.impl("attention_backward", &backward_kernel<&backward_device>);
+}
+
+TORCH_LIBRARY_IMPL(mhla, CUDA, library) {
+  library.impl("attention", &forward_kernel<&forward_device>);
+  library.impl("attention_backward", &backward_kernel<&backward_device>);
 }
 
 TORCH_LIBRARY_IMPL(mhla, Meta, library) {

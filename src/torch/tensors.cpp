@@ -13,7 +13,7 @@ template <typename... Parts>
   throw Error(text.str());
 }
 
-void check_size(const at::Tensor& tensor, const std::string& argument, int axis, const char* axis_name,
+void check_size(const at::Tensor& tensor, std::string_view argument, int axis, const char* axis_name,
                 const c10::SymInt& expected, const char* why) {
   if (tensor.sym_size(axis) != expected) {
     fail(argument, " has ", axis_name, " ", tensor.sym_size(axis), " (axis ", axis, "); it must be ", expected, ", ",
@@ -21,7 +21,7 @@ void check_size(const at::Tensor& tensor, const std::string& argument, int axis,
   }
 }
 
-void check_same_kind(const at::Tensor& tensor, const std::string& argument, const at::Tensor& q) {
+void check_same_kind(const at::Tensor& tensor, std::string_view argument, const at::Tensor& q) {
   if (tensor.scalar_type() != q.scalar_type()) {
     fail(argument, " has dtype ", tensor.scalar_type(), "; it must be that of q, ", q.scalar_type());
   }
@@ -51,7 +51,7 @@ c10::SymInt state_rows(const Call& call) {
   return call.cu_seqlens ? call.cu_seqlens->sym_size(0) - 1 : call.q.sym_size(0);
 }
 
-void check_state_tensor(const Call& call, const at::Tensor& state, const std::string& argument, int axes) {
+void check_state_tensor(const Call& call, const at::Tensor& state, std::string_view argument, int axes) {
   if (state.dim() != axes) {
     fail(argument, " has ", state.dim(), " axes; it must be ",
          axes == 5 ? "[B, H, blocks, Dk, Dv]" : "[B, H, blocks, Dk]");
@@ -102,7 +102,7 @@ at::Tensor like(const OptionalTensor& tensor, const at::Tensor& q) {
 
 }  // namespace
 
-DType dtype_of(const at::Tensor& tensor, const std::string& argument) {
+DType dtype_of(const at::Tensor& tensor, std::string_view argument) {
   switch (tensor.scalar_type()) {
     case at::kFloat:
       return DType::f32;
@@ -131,7 +131,7 @@ at::ScalarType scalar_type(DType dtype) {
   fail("dtype is not one of float32, float64, bfloat16, float16");
 }
 
-void check_token_tensor(const at::Tensor& tensor, const std::string& argument) {
+void check_token_tensor(const at::Tensor& tensor, std::string_view argument) {
   if (tensor.layout() != at::kStrided) fail(argument, " has layout ", tensor.layout(), "; it must be a dense tensor");
   if (tensor.dim() != 4) {
     fail(argument, " has ", tensor.dim(), " axes; it must be 4, [batch, tokens, heads, width]");
@@ -142,11 +142,14 @@ void check_token_tensor(const at::Tensor& tensor, const std::string& argument) {
   }
 }
 
-void check_call(const Call& call) {
-  parse_feature_map(call.feature_map);
-  parse_normalizer(call.normalizer);
-  parse_masking(call.masking);
-  parse_algorithm(call.algorithm);
+Options check_call(const Call& call) {
+  const Options options{.feature_map = parse_feature_map(call.feature_map),
+                        .normalizer = parse_normalizer(call.normalizer),
+                        .masking = parse_masking(call.masking),
+                        .algorithm = parse_algorithm(call.algorithm),
+                        .scale = call.scale,
+                        .eps = call.eps,
+                        .feature_eps = call.feature_eps};
   const at::Tensor& q = call.q;
   check_token_tensor(q, "q");
   check_token_tensor(call.k, "k");
@@ -192,6 +195,23 @@ void check_call(const Call& call) {
   check_cu_seqlens(call);
   check_initial_state(call);
   if (call.state_blocks < -1) fail("state_blocks is ", call.state_blocks, "; it must be -1 (none) or more");
+  return options;
+}
+
+void check_gradients(const Call& call, const Gradients& gradients) {
+  if (call.has_normalizer() && !gradients.o) {
+    fail("o is missing; it must be the forward output with normalizer '", call.normalizer, "'");
+  }
+  for (const auto& [tensor, argument] : {std::pair(&gradients.o, "o"), std::pair(&gradients.d_o, "d_o")}) {
+    if (!tensor->has_value()) continue;
+    if ((*tensor)->dim() != 4) fail(argument, " has ", (*tensor)->dim(), " axes; it must be 4, as the output has");
+    check_same_kind(**tensor, argument, call.q);
+    for (int axis = 0; axis < 3; ++axis) {
+      check_size(**tensor, argument, axis, "size", call.q.sym_size(axis), "as the output has");
+    }
+    check_size(**tensor, argument, 3, "value width", call.v.sym_size(3), "value width of v");
+  }
+  if (gradients.o) check_token_tensor(*gradients.o, "o");
 }
 
 ForwardResult allocate_forward(const Call& call) {

@@ -2,21 +2,22 @@
 #pragma once
 
 #include <memory>
-#include <string>
+#include <string_view>
 
 #include "mhla/attention.hpp"
 #include "torch/arguments.hpp"
 
 namespace mhla::dispatch {
 
-DType dtype_of(const at::Tensor& tensor, const std::string& argument);
+DType dtype_of(const at::Tensor& tensor, std::string_view argument);
 at::ScalarType scalar_type(DType dtype);
 
 // Throws an Error naming the argument unless `tensor` is a dense [B, N, H, D] tensor with contiguous last axis.
-void check_token_tensor(const at::Tensor& tensor, const std::string& argument);
+void check_token_tensor(const at::Tensor& tensor, std::string_view argument);
 
-// Everything about a call that can be seen without reading data. Works on symbolic sizes too.
-void check_call(const Call& call);
+// Everything about a call that can be seen without reading data. Works on symbolic sizes too. Returns its options.
+Options check_call(const Call& call);
+void check_gradients(const Call& call, const Gradients& gradients);
 
 // Outputs with the right shapes, uninitialised.
 ForwardResult allocate_forward(const Call& call);

@@ -44,7 +44,7 @@ CASES = {
     "sparse k": ({"k": torch.rand(2, 16, 4, 6).to_sparse()}, "k"),
     "tokens of partition": ({"partition": mhla.Partition.line(15, 4)}, "^partition has 15 tokens"),
     "type of partition": ({"partition": (4, 4)}, "^partition is a tuple"),
-    "zero block size": ({"partition": 0}, "extents"),
+    "zero block size": ({"partition": 0}, "^partition is 0"),
     "feature map": ({"feature_map": "tanh"}, "^feature_map is 'tanh'"),
     "normalizer": ({"normalizer": "softmax"}, "^normalizer is 'softmax'"),
     "causal": ({"causal": "both"}, "^causal is 'both'"),
