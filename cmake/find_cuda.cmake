@@ -11,7 +11,6 @@ if(MHLA_CUDA)
   if(CMAKE_CUDA_COMPILER)
     set(CMAKE_CUDA_ARCHITECTURES ${MHLA_CUDA_ARCHITECTURES})
     enable_language(CUDA)
-    unset(CMAKE_CUDA_ARCHITECTURES)  # torch warns where it finds one
     if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know it yet
       set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
     endif()

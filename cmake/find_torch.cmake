@@ -16,14 +16,17 @@ execute_process(
 if(failed)
   message(FATAL_ERROR "MHLA_PYTHON=${MHLA_PYTHON} has no package `torch`; run tools/bootstrap.sh or set MHLA_PYTHON")
 endif()
-list(APPEND CMAKE_PREFIX_PATH "${torch_prefix}")
-# A torch with CUDA sets flags and architectures for nvcc that are meant for its own code.
-set(nvcc_flags "${CMAKE_CUDA_FLAGS}")
-find_package(Torch REQUIRED)
-set(CMAKE_CUDA_FLAGS "${nvcc_flags}")
+
+# Headers and libraries only: the CMake package of a torch with CUDA would ask for a complete CUDA toolkit. libtorch names the
+# libraries of its back ends; it must be loaded although nothing here calls into it.
+get_filename_component(torch_root "${torch_prefix}/../.." ABSOLUTE)
+set(torch_lib_dir "${torch_root}/lib")
+add_library(torch INTERFACE IMPORTED)
+target_include_directories(torch SYSTEM INTERFACE "${torch_root}/include" "${torch_root}/include/torch/csrc/api/include")
+target_link_libraries(torch INTERFACE "-Wl,--push-state,--no-as-needed,${torch_lib_dir}/libtorch.so,--pop-state"
+                                      "${torch_lib_dir}/libtorch_cpu.so" "${torch_lib_dir}/libc10.so")
 
 # The OpenMP runtime torch itself runs on, so that both share one pool of threads.
-get_filename_component(torch_lib_dir "${torch_prefix}/../../lib" ABSOLUTE)
 file(GLOB MHLA_TORCH_OPENMP "${torch_lib_dir}/libgomp*.so*")
 if(NOT MHLA_TORCH_OPENMP)
   find_package(OpenMP REQUIRED)

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the build needs and nothing else: system packages with apt (Debian 12 or a relative), Python packages
-# into .venv, third-party headers into .deps/include. Finished steps leave a stamp and are not repeated.
+# into .venv, third-party headers into .deps/include, GoogleTest's sources into .deps/googletest. Finished steps leave a
+# stamp and are not repeated.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -55,6 +56,13 @@ collect_headers() {
   done
 }
 
+# For building the tests on machines where nothing can be installed; elsewhere the installed library is used.
+collect_googletest() {
+  [[ -d /usr/src/googletest/googletest ]] || { say "no GoogleTest sources under /usr/src; tests need it installed"; return; }
+  cp -rL /usr/src/googletest/googletest .deps/
+}
+
 run_once system "system packages: ${apt_packages[*]}" install_system_packages
 run_once python "Python packages into .venv: ${python_packages[*]}" install_python_packages
 run_once headers "third-party headers into .deps/include: ${headers[*]}" collect_headers
+run_once googletest "GoogleTest sources into .deps/googletest" collect_googletest

@@ -103,6 +103,21 @@ PlanHandle make_plan(const mhla_problem& problem) {
 TEST(CInterface, TellsItsVersionAndInstructionSet) {
   EXPECT_EQ(std::string_view(mhla_version()), version());
   EXPECT_EQ(std::string_view(mhla_cpu_isa()), cpu_isa());
+  EXPECT_EQ(mhla_cuda_device_count(), device_count(Device::cuda));
+}
+
+TEST(CInterface, RefusesUnknownDevicesAndPrecisionsByName) {
+  const Fixture f;
+  mhla_plan* plan = nullptr;
+  mhla_problem problem = f.c_problem();
+  problem.device = 7;
+  EXPECT_EQ(mhla_plan_create(&problem, 0, &plan), MHLA_BAD_ARGUMENT);
+  EXPECT_EQ(std::string(mhla_last_error()), "device is 7; it must be a value of its enumeration");
+  problem = f.c_problem();
+  problem.options.float32_products = -1;
+  EXPECT_EQ(mhla_plan_create(&problem, 0, &plan), MHLA_BAD_ARGUMENT);
+  EXPECT_EQ(std::string(mhla_last_error()), "options.float32_products is -1; it must be a value of its enumeration");
+  EXPECT_EQ(plan, nullptr);
 }
 
 TEST(CInterface, PartitionsAndMixingAreThoseOfCpp) {
@@ -160,12 +175,12 @@ TEST(CInterface, ForwardAndBackwardAreThoseOfCpp) {
   mhla_forward_args args{};
   args.in = f.c_inputs();
   args.o = mhla_contiguous(o.data(), kTokens, kHeads, kValueDim);
-  args.run = {workspace.data(), bytes, nullptr};
+  args.run = {workspace.data(), bytes, nullptr, nullptr};
   ASSERT_EQ(mhla_forward(plan.get(), &args), MHLA_OK) << mhla_last_error();
   ForwardArgs cpp_args;
   cpp_args.in = f.inputs();
   cpp_args.o = contiguous<void*>(cpp_o.data(), kTokens, kHeads, kValueDim);
-  cpp_args.run = {workspace.data(), bytes, nullptr};
+  cpp_args.run = {workspace.data(), bytes, nullptr, nullptr};
   forward(cpp_plan, cpp_args);
   EXPECT_EQ(o, cpp_o);
 
@@ -179,7 +194,7 @@ TEST(CInterface, ForwardAndBackwardAreThoseOfCpp) {
   back.d_k = mhla_contiguous(d_k.data(), kTokens, kHeads, kKeyDim);
   back.d_v = mhla_contiguous(d_v.data(), kTokens, kHeads, kValueDim);
   back.d_mixing = d_mixing.data();
-  back.run = {workspace.data(), bytes, nullptr};
+  back.run = {workspace.data(), bytes, nullptr, nullptr};
   ASSERT_EQ(mhla_backward(plan.get(), &back), MHLA_OK) << mhla_last_error();
   BackwardArgs cpp_back;
   cpp_back.in = f.inputs();
@@ -189,7 +204,7 @@ TEST(CInterface, ForwardAndBackwardAreThoseOfCpp) {
   cpp_back.d_k = contiguous<void*>(cpp_d_k.data(), kTokens, kHeads, kKeyDim);
   cpp_back.d_v = contiguous<void*>(cpp_d_v.data(), kTokens, kHeads, kValueDim);
   cpp_back.d_mixing = cpp_d_mixing.data();
-  cpp_back.run = {workspace.data(), bytes, nullptr};
+  cpp_back.run = {workspace.data(), bytes, nullptr, nullptr};
   backward(cpp_plan, cpp_back);
   EXPECT_EQ(d_q, cpp_d_q);
   EXPECT_EQ(d_k, cpp_d_k);
@@ -211,7 +226,7 @@ TEST(CInterface, RunsOnAThreadPoolOfTheCaller) {
   mhla_forward_args args{};
   args.in = f.c_inputs();
   args.o = mhla_contiguous(own.data(), kTokens, kHeads, kValueDim);
-  args.run = {workspace.data(), workspace.size() * sizeof(Line), nullptr};
+  args.run = {workspace.data(), workspace.size() * sizeof(Line), nullptr, nullptr};
   ASSERT_EQ(mhla_forward(plan.get(), &args), MHLA_OK);
   args.o = mhla_contiguous(lent.data(), kTokens, kHeads, kValueDim);
   args.run.parallel = &backwards;
@@ -228,7 +243,7 @@ TEST(CInterface, StreamsLikeOneCall) {
   mhla_forward_args args{};
   args.in = f.c_inputs();
   args.o = mhla_contiguous(expected.data(), kTokens, kHeads, kValueDim);
-  args.run = {workspace.data(), workspace.size() * sizeof(Line), nullptr};
+  args.run = {workspace.data(), workspace.size() * sizeof(Line), nullptr, nullptr};
   ASSERT_EQ(mhla_forward(plan.get(), &args), MHLA_OK);
 
   mhla_state_config config = mhla_default_state_config();

@@ -13,6 +13,7 @@ namespace {
 Problem problem(const Partition& partition, Masking masking = Masking::none,
                 Normalizer normalizer = Normalizer::paper) {
   Problem p;
+  p.device = test_device();
   p.dtype = DType::f64;
   p.batch = 2;
   p.heads = 3;

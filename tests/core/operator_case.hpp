@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "core/device.hpp"
 #include "core/element.hpp"
 #include "mhla/attention.hpp"
 
@@ -116,6 +117,11 @@ class PoisonedWorkspace {
   std::unique_ptr<std::byte, Free> memory_;
   std::size_t bytes_;
 };
+
+inline Buffer buffer(const TokenTensor& x) { return {const_cast<std::byte*>(x.bytes.data()), x.bytes.size()}; }
+inline Buffer buffer(const StateTensor& x) {
+  return {const_cast<void*>(x.data()), static_cast<std::size_t>(x.elements()) * element_size(x.dtype)};
+}
 
 struct Outputs {
   TokenTensor o;
@@ -248,22 +254,23 @@ struct OperatorCase {
     return args;
   }
 
+  // Both run on the problem's device.
   Outputs forward(int threads = 2) const {
     const Plan plan = mhla::plan(problem, threads);
-    const PoisonedWorkspace workspace(plan.forward_workspace());
     Outputs out = empty_outputs();
     ForwardArgs args = forward_args(out);
-    args.run = {workspace.data(), workspace.bytes(), nullptr};
-    mhla::forward(plan, args);
+    execute(plan.forward_workspace(), args, {}, {buffer(out.o), buffer(out.S), buffer(out.z)},
+            [&] { mhla::forward(plan, args); });
     return out;
   }
   Gradients backward(const TokenTensor& o, int threads = 2) const {
     const Plan plan = mhla::plan(problem, threads);
-    const PoisonedWorkspace workspace(plan.backward_workspace());
     Gradients g = empty_gradients();
     BackwardArgs args = backward_args(o, g);
-    args.run = {workspace.data(), workspace.bytes(), nullptr};
-    mhla::backward(plan, args);
+    execute(plan.backward_workspace(), args, buffer(o),
+            {buffer(g.q), buffer(g.k), buffer(g.v), buffer(g.q_den), buffer(g.k_den), buffer(g.mixing), buffer(g.S),
+             buffer(g.z)},
+            [&] { mhla::backward(plan, args); });
     return g;
   }
   Outputs reference_forward() const {
@@ -275,6 +282,32 @@ struct OperatorCase {
     Gradients g = empty_gradients();
     reference::backward(problem, backward_args(o, g));
     return g;
+  }
+
+  // Runs `call` with a poisoned workspace; on CUDA with copies of everything, of which `outputs` come back.
+  template <typename Args, typename Call>
+  void execute(std::size_t workspace_bytes, Args& args, const Buffer& extra_input, const std::vector<Buffer>& outputs,
+               Call&& call) const {
+    if (problem.device == Device::cpu) {
+      const PoisonedWorkspace workspace(workspace_bytes);
+      args.run = {workspace.data(), workspace.bytes(), nullptr, nullptr};
+      call();
+      return;
+    }
+    const DeviceMemory workspace(workspace_bytes);
+    DeviceCopies copies;
+    for (const Buffer& input : inputs_and_gradients()) copies.add(input);
+    copies.add(extra_input);
+    for (const Buffer& output : outputs) copies.add_output(output);
+    copies.redirect(args);
+    args.run = {workspace.data(), workspace.bytes(), nullptr, nullptr};
+    call();
+    copies.download_outputs();
+  }
+
+  std::vector<Buffer> inputs_and_gradients() const {
+    return {buffer(q),      buffer(k),  buffer(v),  buffer(q_den), buffer(k_den), buffer(d_o),
+            buffer(mixing), buffer(S0), buffer(z0), buffer(d_S),   buffer(d_z)};
   }
 };
 
@@ -291,11 +324,11 @@ inline double relative_rms(const std::vector<double>& a, const std::vector<doubl
 }
 
 inline std::string describe(const Problem& p) {
-  std::string text = std::string(name(p.dtype)) + " " + p.partition.describe() + " B" + std::to_string(p.batch) + " H" +
-                     std::to_string(p.heads) + "/" + std::to_string(p.kv_heads) + " D" + std::to_string(p.key_dim) +
-                     "/" + std::to_string(p.value_dim) + " " + std::string(name(p.options.feature_map)) + " " +
-                     std::string(name(p.options.normalizer)) + " " + std::string(name(p.options.masking)) + " " +
-                     std::string(name(p.options.algorithm));
+  std::string text = std::string(name(p.device)) + " " + std::string(name(p.dtype)) + " " + p.partition.describe() +
+                     " B" + std::to_string(p.batch) + " H" + std::to_string(p.heads) + "/" +
+                     std::to_string(p.kv_heads) + " D" + std::to_string(p.key_dim) + "/" + std::to_string(p.value_dim) +
+                     " " + std::string(name(p.options.feature_map)) + " " + std::string(name(p.options.normalizer)) +
+                     " " + std::string(name(p.options.masking)) + " " + std::string(name(p.options.algorithm));
   if (p.mixing_per_head) text += " per-head";
   if (p.separate_denominator) text += " q_den";
   if (p.initial_tokens > 0) text += " initial " + std::to_string(p.initial_tokens);

@@ -10,6 +10,7 @@ namespace {
 
 Problem base_problem(const Partition& partition) {
   Problem p;
+  p.device = test_device();
   p.dtype = DType::f64;
   p.batch = 2;
   p.heads = 2;

@@ -12,6 +12,7 @@ namespace {
 
 Problem problem() {
   Problem p;
+  p.device = test_device();
   p.batch = 1;
   p.heads = 2;
   p.kv_heads = 2;
@@ -73,6 +74,16 @@ struct BadCall {
   std::function<void(OperatorCase&, ForwardArgs&)> spoil;
 };
 
+#ifndef MHLA_TEST_CUDA
+TEST(Robustness, PlanRefusesADeviceThisBuildCannotRunOn) {
+  Problem p = problem();
+  p.device = Device::cuda;
+  expect_error([&] { (void)plan(p); }, {"device is cuda", "cpu"});
+  EXPECT_EQ(device_count(Device::cuda), 0);
+  EXPECT_EQ(device_count(Device::cpu), 1);
+}
+#endif
+
 TEST(Robustness, ForwardRefusesBadPointersByNameAndWritesNothing) {
   const std::vector<BadCall> table{
       {"q", [](OperatorCase&, ForwardArgs& a) { a.in.q.data = nullptr; }},
@@ -89,15 +100,17 @@ TEST(Robustness, ForwardRefusesBadPointersByNameAndWritesNothing) {
       {"workspace", [](OperatorCase&, ForwardArgs& a) { a.run.workspace = nullptr; }},
       {"workspace",
        [](OperatorCase&, ForwardArgs& a) { a.run.workspace = static_cast<std::byte*>(a.run.workspace) + 4; }},
+      {"stream", [](OperatorCase&, ForwardArgs& a) { a.run.stream = a.run.workspace; }},
   };
   for (const auto& [named, spoil] : table) {
     OperatorCase c(problem(), 1);
+    c.problem.device = Device::cpu;
     c.problem.options.algorithm = Algorithm::summary;
     const Plan plan = mhla::plan(c.problem);
     const PoisonedWorkspace workspace(plan.forward_workspace());
     Outputs out = c.empty_outputs();
     ForwardArgs args = c.forward_args(out);
-    args.run = {workspace.data(), workspace.bytes(), nullptr};
+    args.run = {workspace.data(), workspace.bytes(), nullptr, nullptr};
     spoil(c, args);
     expect_error([&] { forward(plan, args); }, {named});
     for (std::int64_t i = 0; i < out.o.elements(); ++i) ASSERT_TRUE(std::isnan(out.o.get(i))) << named;
@@ -105,14 +118,15 @@ TEST(Robustness, ForwardRefusesBadPointersByNameAndWritesNothing) {
 }
 
 TEST(Robustness, BackwardRefusesBadPointersByName) {
-  const OperatorCase c(problem(), 1);
+  OperatorCase c(problem(), 1);
+  c.problem.device = Device::cpu;
   const Plan plan = mhla::plan(c.problem);
   const PoisonedWorkspace workspace(plan.backward_workspace());
   const TokenTensor o = c.forward().o;
   const auto refuse = [&](const char* named, const std::function<void(BackwardArgs&)>& spoil) {
     Gradients g = c.empty_gradients();
     BackwardArgs args = c.backward_args(o, g);
-    args.run = {workspace.data(), workspace.bytes(), nullptr};
+    args.run = {workspace.data(), workspace.bytes(), nullptr, nullptr};
     spoil(args);
     expect_error([&] { backward(plan, args); }, {named});
     EXPECT_TRUE(std::isnan(g.q.get(0)));

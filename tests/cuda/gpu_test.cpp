@@ -1,0 +1,271 @@
+// What only a GPU can show: streams, graphs, TF32, indices beyond 32 bits.
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstring>
+#include <stdexcept>
+#include <thread>
+
+#include "core/expect_error.hpp"
+#include "core/operator_case.hpp"
+
+namespace mhla::test {
+namespace {
+
+void check(cudaError_t status) {
+  if (status != cudaSuccess) throw std::runtime_error(cudaGetErrorString(status));
+}
+
+Problem problem(const Partition& partition, Masking masking = Masking::none) {
+  Problem p;
+  p.device = Device::cuda;
+  p.dtype = DType::f32;
+  p.batch = 2;
+  p.heads = 4;
+  p.kv_heads = 2;
+  p.key_dim = 32;
+  p.value_dim = 48;
+  p.partition = partition;
+  p.mixing_blocks = partition.blocks();
+  p.options.masking = masking;
+  p.options.eps = 1e-3;
+  return p;
+}
+
+class Stream {
+ public:
+  Stream() { check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)); }
+  ~Stream() { static_cast<void>(cudaStreamDestroy(stream_)); }
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  operator cudaStream_t() const { return stream_; }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
+// A forward and a backward call with all their memory on the device.
+class DeviceCall {
+ public:
+  explicit DeviceCall(const OperatorCase& c)
+      : plan_(plan(c.problem)), out_(c.empty_outputs()), gradients_(c.empty_gradients()),
+        forward_workspace_(plan_.forward_workspace()), backward_workspace_(plan_.backward_workspace()) {
+    for (const Buffer& input : c.inputs_and_gradients()) copies_.add(input);
+    for (const Buffer& output :
+         {buffer(out_.o), buffer(gradients_.q), buffer(gradients_.k), buffer(gradients_.v), buffer(gradients_.mixing)})
+      copies_.add_output(output);
+    forward_ = c.forward_args(out_);
+    backward_ = c.backward_args(out_.o, gradients_);
+    copies_.redirect(forward_);
+    copies_.redirect(backward_);
+  }
+
+  void enqueue(cudaStream_t stream) {
+    forward_.run = {forward_workspace_.data(), forward_workspace_.bytes(), nullptr, stream};
+    backward_.run = {backward_workspace_.data(), backward_workspace_.bytes(), nullptr, stream};
+    mhla::forward(plan_, forward_);
+    mhla::backward(plan_, backward_);
+  }
+
+  // The address of q on the device, for a test that changes it behind the call.
+  void* q() const { return const_cast<void*>(forward_.in.q.data); }
+
+  void expect_results_of(const OperatorCase& c) {
+    copies_.download_outputs();
+    const Outputs out = c.forward();
+    const Gradients gradients = c.backward(out.o);
+    EXPECT_EQ(out_.o.values(), out.o.values());
+    EXPECT_EQ(gradients_.q.values(), gradients.q.values());
+    EXPECT_EQ(gradients_.k.values(), gradients.k.values());
+    EXPECT_EQ(gradients_.v.values(), gradients.v.values());
+    EXPECT_EQ(gradients_.mixing.values(), gradients.mixing.values());
+  }
+
+ private:
+  Plan plan_;
+  Outputs out_;
+  Gradients gradients_;
+  DeviceMemory forward_workspace_, backward_workspace_;
+  DeviceCopies copies_;
+  ForwardArgs forward_;
+  BackwardArgs backward_;
+};
+
+const std::vector<Problem>& problems() {
+  static const std::vector<Problem> kProblems = [] {
+    std::vector<Problem> all;
+    for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
+      all.push_back(problem(Partition::grid({16, 16}, {4, 4})));
+      all.push_back(problem(Partition::line(300, 64), Masking::token_causal));
+      all.push_back(problem(Partition::grid({16, 16}, {4, 4})));
+      all.back().options.algorithm = Algorithm::dense;
+      for (std::size_t i = all.size() - 3; i < all.size(); ++i) all[i].dtype = dtype;
+    }
+    return all;
+  }();
+  return kProblems;
+}
+
+TEST(Gpu, WorkIsDoneInTheOrderOfTheGivenStream) {
+  for (const Problem& p : problems()) {
+    SCOPED_TRACE(describe(p));
+    const OperatorCase c(p, 1);
+    DeviceCall call(c);
+    const Buffer q = buffer(c.q);
+    check(cudaMemset(call.q(), 0xff, q.bytes));
+    check(cudaDeviceSynchronize());
+    const Stream stream;
+    // q arrives late on this stream; work on any other would read the poison.
+    check(
+        cudaLaunchHostFunc(stream, [](void*) { std::this_thread::sleep_for(std::chrono::milliseconds(30)); }, nullptr));
+    check(cudaMemcpyAsync(call.q(), q.data, q.bytes, cudaMemcpyHostToDevice, stream));
+    call.enqueue(stream);
+    call.expect_results_of(c);
+  }
+}
+
+TEST(Gpu, ACapturedGraphReplaysOnNewInputs) {
+  for (const Problem& p : problems()) {
+    SCOPED_TRACE(describe(p));
+    const OperatorCase c(p, 2);
+    DeviceCall call(c);
+    const Stream stream;
+    call.enqueue(stream);  // whatever is set up once
+    check(cudaStreamSynchronize(stream));
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t executable = nullptr;
+    check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+    call.enqueue(stream);
+    check(cudaStreamEndCapture(stream, &graph));
+    check(cudaGraphInstantiate(&executable, graph, 0));
+    for (const unsigned seed : {3U, 4U}) {
+      OperatorCase changed = c;
+      changed.q = OperatorCase(p, seed).q;
+      const Buffer q = buffer(changed.q);
+      check(cudaMemcpy(call.q(), q.data, q.bytes, cudaMemcpyHostToDevice));
+      check(cudaGraphLaunch(executable, stream));
+      check(cudaStreamSynchronize(stream));
+      call.expect_results_of(changed);
+    }
+    check(cudaGraphExecDestroy(executable));
+    check(cudaGraphDestroy(graph));
+  }
+}
+
+TEST(Gpu, AHundredRunsGiveTheSameBits) {
+  for (const Problem& p : problems()) {
+    SCOPED_TRACE(describe(p));
+    const OperatorCase c(p, 5);
+    DeviceCall call(c);
+    for (int repetition = 0; repetition < 100; ++repetition) {
+      call.enqueue(nullptr);
+      call.expect_results_of(c);
+      if (testing::Test::HasFailure()) return;
+    }
+  }
+}
+
+TEST(Gpu, Tf32ProductsAreAsExactAsTheirMantissa) {
+  constexpr double kTolerance = 2e-3;  // that of f16, whose mantissa has as many bits
+  for (Problem p : problems()) {
+    if (p.dtype != DType::f32) continue;
+    p.options.float32_products = Float32Products::tf32;
+    SCOPED_TRACE(describe(p));
+    const OperatorCase c(p, 6);
+    const OperatorCase wide = c.in(DType::f64);
+    const Outputs expected = wide.reference_forward(), actual = c.forward();
+    const Gradients want = wide.reference_backward(expected.o), got = c.backward(actual.o);
+    EXPECT_LE(relative_rms(actual.o.values(), expected.o.values()), kTolerance);
+    EXPECT_LE(relative_rms(got.q.values(), want.q.values()), 4 * kTolerance);
+    EXPECT_LE(relative_rms(got.k.values(), want.k.values()), 4 * kTolerance);
+    EXPECT_LE(relative_rms(got.v.values(), want.v.values()), 4 * kTolerance);
+    EXPECT_LE(relative_rms(got.mixing.values(), want.mixing.values()), 4 * kTolerance);
+  }
+}
+
+// More than 2^31 elements: equal batch rows must give equal results, also those that lie beyond.
+TEST(Gpu, IndicesBeyond32BitsReachTheirElements) {
+  Problem row = problem(Partition::grid({64, 64}, {4, 4}));
+  row.dtype = DType::bf16;
+  row.batch = 1;
+  row.heads = row.kv_heads = 8;
+  row.key_dim = row.value_dim = 64;
+  Problem many = row;
+  many.batch = 1030;  // 1030 x 4096 x 8 x 64 = 2.16e9
+  const OperatorCase c(row, 7);
+  const std::size_t row_bytes = c.q.bytes.size(), bytes = row_bytes * static_cast<std::size_t>(many.batch);
+  const Plan plan = mhla::plan(many);
+  std::size_t free = 0, total = 0;
+  check(cudaMemGetInfo(&free, &total));
+  const std::size_t needed = 8 * bytes + plan.forward_workspace() + plan.backward_workspace() + (std::size_t{1} << 30);
+  if (free < needed)
+    GTEST_SKIP() << "needs " << (needed >> 30) << " GiB of GPU memory; " << (free >> 30) << " are free";
+
+  const auto repeated = [&](const TokenTensor& x) {
+    DeviceMemory memory(bytes);
+    check(cudaMemcpy(memory.data(), x.bytes.data(), row_bytes, cudaMemcpyHostToDevice));
+    auto* first = static_cast<std::byte*>(memory.data());
+    for (std::int64_t b = 1; b < many.batch; ++b)
+      check(
+          cudaMemcpyAsync(first + static_cast<std::size_t>(b) * row_bytes, first, row_bytes, cudaMemcpyDeviceToDevice));
+    return memory;
+  };
+  const DeviceMemory q = repeated(c.q), k = repeated(c.k), v = repeated(c.v), d_o = repeated(c.d_o);
+  const DeviceMemory o(bytes), d_q(bytes), d_k(bytes), d_v(bytes);
+  DeviceMemory mixing(buffer(c.mixing).bytes);
+  mixing.upload(c.mixing.data());
+  const DeviceMemory forward_workspace(plan.forward_workspace()), backward_workspace(plan.backward_workspace());
+  const auto view = [&]<typename Pointer>(Pointer data) {
+    return contiguous(data, row.partition.tokens(), row.heads, row.key_dim);
+  };
+  const auto input = [&](const DeviceMemory& memory) { return view(static_cast<const void*>(memory.data())); };
+  const auto output = [&](const DeviceMemory& memory) { return view(memory.data()); };
+  const Inputs in{
+      .q = input(q), .k = input(k), .v = input(v), .q_den = {}, .k_den = {}, .mixing = mixing.data(), .initial = {}};
+  mhla::forward(plan, {.in = in,
+                       .o = output(o),
+                       .final_state = {},
+                       .run = {forward_workspace.data(), forward_workspace.bytes(), nullptr, nullptr}});
+  mhla::backward(plan, {.in = in,
+                        .o = input(o),
+                        .d_o = input(d_o),
+                        .d_final = {},
+                        .d_q = output(d_q),
+                        .d_k = output(d_k),
+                        .d_v = output(d_v),
+                        .d_q_den = {},
+                        .d_k_den = {},
+                        .d_mixing = nullptr,
+                        .d_initial = {},
+                        .run = {backward_workspace.data(), backward_workspace.bytes(), nullptr, nullptr}});
+  check(cudaDeviceSynchronize());
+
+  std::vector<std::byte> first(row_bytes), other(row_bytes);
+  for (const DeviceMemory* memory : {&o, &d_q, &d_k, &d_v}) {
+    const auto* rows = static_cast<const std::byte*>(memory->data());
+    check(cudaMemcpy(first.data(), rows, row_bytes, cudaMemcpyDeviceToHost));
+    for (const std::int64_t b :
+         {std::int64_t{511}, std::int64_t{512}, std::int64_t{1023}, std::int64_t{1024}, many.batch - 1}) {
+      check(
+          cudaMemcpy(other.data(), rows + static_cast<std::size_t>(b) * row_bytes, row_bytes, cudaMemcpyDeviceToHost));
+      EXPECT_EQ(std::memcmp(first.data(), other.data(), row_bytes), 0) << "row " << b;
+    }
+  }
+  const Outputs expected = c.in(DType::f64).reference_forward();
+  TokenTensor row_of_o(row.dtype, 1, row.partition.tokens(), row.heads, row.value_dim);
+  check(cudaMemcpy(row_of_o.bytes.data(), o.data(), row_bytes, cudaMemcpyDeviceToHost));
+  EXPECT_LE(relative_rms(row_of_o.values(), expected.o.values()), 8e-3);
+}
+
+TEST(Gpu, AWorkspaceMustBeAlignedTo256Bytes) {
+  const OperatorCase c(problem(Partition::line(256, 16)), 8);
+  const Plan plan = mhla::plan(c.problem);
+  Outputs out = c.empty_outputs();
+  ForwardArgs args = c.forward_args(out);
+  args.run = {reinterpret_cast<void*>(std::uintptr_t{64}), plan.forward_workspace(), nullptr, nullptr};
+  expect_error([&] { forward(plan, args); }, {"workspace", "256"});
+}
+
+}  // namespace
+}  // namespace mhla::test
