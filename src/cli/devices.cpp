@@ -2,10 +2,13 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "cli/commands.hpp"
 #include "cli/machine.hpp"
 #include "cli/output.hpp"
+#include "cuda/attention.hpp"
 #include "mhla/attention.hpp"
 
 namespace mhla::cli {
@@ -15,13 +18,19 @@ void add_devices(CLI::App& program, Outcome&) {
   auto output = std::make_shared<Output>();
   output->add_option(*command);
   command->callback([output] {
-    output->text() << table(
-        {"device", "name", "cores", "threads", "instructions"},
-        {{"cpu", cpu_name(), std::to_string(logical_cores()), std::to_string(threads_in_use()), std::string(cpu_isa())},
-         {"cuda", "not built", "-", "-", "-"}});
+    std::vector<std::vector<std::string>> rows{
+        {"cpu", cpu_name(), std::to_string(logical_cores()), std::to_string(threads_in_use()), std::string(cpu_isa())}};
     io::Json cpu = machine_json();
     cpu["device"] = "cpu";
-    output->json({{"devices", {cpu}}, {"not_built", {"cuda"}}});
+    io::Json devices = io::Json::array({cpu});
+    for (int index = 0; index < device_count(Device::cuda); ++index) {
+      const std::string device = fmt::format("cuda:{}", index), description = cuda::device_description(index);
+      rows.push_back({device, description, "-", "-", "-"});
+      devices.push_back({{"device", device}, {"name", description}});
+    }
+    if (rows.size() == 1) rows.push_back({"cuda", "none: no GPU, no driver, or built without CUDA", "-", "-", "-"});
+    output->text() << table({"device", "name", "cores", "threads", "instructions"}, rows);
+    output->json({{"devices", devices}});
   });
 }
 

@@ -20,8 +20,7 @@ at::Tensor to_tensor(std::span<const double> values, std::int64_t blocks) {
 
 at::Tensor to_tensor(const std::vector<std::int64_t>& values) { return torch::tensor(values, at::kLong); }
 
-// One dense double matrix of `mixing` per head (one for [M, M]).
-std::vector<at::Tensor> matrices(const at::Tensor& mixing, const char* argument) {
+void check_matrix(const at::Tensor& mixing, const char* argument) {
   if ((mixing.dim() != 2 && mixing.dim() != 3) || mixing.size(-1) != mixing.size(-2)) {
     throw Error(std::string(argument) + " has shape " + c10::str(mixing.sizes()) + "; it must be [M, M] or [H, M, M]");
   }
@@ -29,6 +28,11 @@ std::vector<at::Tensor> matrices(const at::Tensor& mixing, const char* argument)
     throw Error(std::string(argument) + " has dtype " + c10::toString(mixing.scalar_type()) +
                 "; it must be a floating-point type");
   }
+}
+
+// One dense double matrix of `mixing` per head (one for [M, M]).
+std::vector<at::Tensor> matrices(const at::Tensor& mixing, const char* argument) {
+  check_matrix(mixing, argument);
   const at::Tensor dense = mixing.detach().to(at::kCPU, at::kDouble).contiguous();
   return dense.dim() == 3 ? dense.unbind(0) : std::vector<at::Tensor>{dense};
 }
@@ -89,6 +93,18 @@ at::Tensor extend_causal_mixing_op(const at::Tensor& mixing, std::int64_t blocks
   return stack_like(parts, mixing);
 }
 
+// The same without waiting for the device: a training step must not.
+void project_on_device(const at::Tensor& mixing, bool normalize_rows, double low, double high) {
+  check_matrix(mixing, "mixing");
+  if (!(low <= high)) throw Error("low is " + std::to_string(low) + "; it may be at most " + std::to_string(high));
+  at::Tensor values = mixing.to(at::kDouble).clamp(low, high);
+  if (normalize_rows) {
+    const at::Tensor sums = values.sum(-1, true);
+    values = values / sums.masked_fill(sums == 0, 1);
+  }
+  mixing.copy_(values);
+}
+
 void project_mixing_op(at::Tensor mixing, bool normalize_rows, double low, double high) {
   project_mixing_(mixing, normalize_rows, low, high);
 }
@@ -110,6 +126,7 @@ at::Tensor resize_mixing(const at::Tensor& mixing, const Partition& from, const 
 
 void project_mixing_(const at::Tensor& mixing, bool normalize_rows, double low, double high) {
   const torch::NoGradGuard no_grad;
+  if (!mixing.device().is_cpu()) return project_on_device(mixing, normalize_rows, low, high);
   const std::vector<at::Tensor> parts = matrices(mixing, "mixing");
   std::vector<at::Tensor> projected;
   for (const at::Tensor& part : parts) {

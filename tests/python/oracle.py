@@ -35,10 +35,10 @@ def dense_attention(
         mapped = FEATURE_MAPS[feature_map](x) + feature_eps
         return mapped.repeat_interleave(heads // x.shape[2], dim=2)
 
-    heads, block, slot = q.shape[2], partition.block_of, partition.slot_of
-    token = torch.arange(q.shape[1])
+    heads, block, slot = q.shape[2], partition.block_of.to(q.device), partition.slot_of.to(q.device)
+    token = torch.arange(q.shape[1], device=q.device)
     visible = {
-        False: torch.ones(len(token), len(token), dtype=torch.bool),
+        False: torch.ones(len(token), len(token), dtype=torch.bool, device=q.device),
         True: token[:, None] >= token[None, :],
         "block": block[:, None] >= block[None, :],
     }[causal]
@@ -64,7 +64,7 @@ def dense_attention(
 
 def summary_attention(q, k, v, mixing, *, partition, eps=1e-6):
     """What one would write in PyTorch for equal blocks: relu features, paper normalizer, precision of the inputs."""
-    order, blocks = partition.block_order, partition.blocks
+    order, blocks = partition.block_order.to(q.device), partition.blocks
     blocked = [x[:, order].unflatten(1, (blocks, -1)).permute(0, 3, 1, 2, 4) for x in (q.relu(), k.relu(), v)]
     q, k, v = blocked  # [B, H, M, tokens of a block, D]
     mixing = mixing.to(q.dtype)
@@ -80,8 +80,10 @@ def relative_rms(actual, expected):
     return (difference.square().mean().sqrt() / expected.double().square().mean().sqrt()).item()
 
 
-def random_inputs(partition, *, batch=2, heads=2, kv_heads=None, key_dim=5, value_dim=4, per_head=False, seed=0):
-    """q, k, v and a positive mixing matrix in double precision."""
+def random_inputs(
+    partition, *, batch=2, heads=2, kv_heads=None, key_dim=5, value_dim=4, per_head=False, seed=0, device="cpu"
+):
+    """q, k, v and a positive mixing matrix in double precision; the same numbers on every device."""
     generator = torch.Generator().manual_seed(seed)
 
     def normal(*shape):
@@ -93,7 +95,7 @@ def random_inputs(partition, *, batch=2, heads=2, kv_heads=None, key_dim=5, valu
     v = normal(batch, tokens, kv_heads, value_dim)
     shape = (heads,) if per_head else ()
     mixing = normal(*shape, partition.blocks, partition.blocks).abs() + 0.1
-    return q, k, v, mixing
+    return tuple(x.to(device) for x in (q, k, v, mixing))
 
 
 LINE = mhla.Partition.line(13, 4)

@@ -17,29 +17,31 @@ OPCHECK_CASES = {
 
 @pytest.mark.parametrize("case", OPCHECK_CASES)
 @pytest.mark.parametrize("per_head", [False, True])
-def test_opcheck_accepts_the_forward_operator(case, per_head):
+def test_opcheck_accepts_the_forward_operator(case, per_head, device):
     sizes, extents, options = OPCHECK_CASES[case]
-    inputs = random_inputs(mhla.Partition.by_extent(sizes, extents), batch=1, per_head=per_head)
+    inputs = random_inputs(mhla.Partition.by_extent(sizes, extents), batch=1, per_head=per_head, device=device)
     inputs = [x.float().requires_grad_() for x in inputs]
+    options = {name: x.to(device) if isinstance(x, torch.Tensor) else x for name, x in options.items()}
     torch.library.opcheck(torch.ops.mhla.attention.default, (*inputs, sizes, extents), options)
 
 
-def test_opcheck_accepts_denominator_features_and_initial_state():
-    q, k, v, _ = (x.float().requires_grad_() for x in random_inputs(LINE))
+def test_opcheck_accepts_denominator_features_and_initial_state(device):
+    q, k, v, _ = (x.float().requires_grad_() for x in random_inputs(LINE, device=device))
     options = {
         "masking": "token-causal",
         "q_den": torch.rand_like(q).requires_grad_(),
         "k_den": torch.rand_like(k).requires_grad_(),
-        "initial_S": torch.rand(2, 2, 2, 5, 4, requires_grad=True),
-        "initial_z": torch.rand(2, 2, 2, 5, requires_grad=True),
+        "initial_S": torch.rand(2, 2, 2, 5, 4, device=device, requires_grad=True),
+        "initial_z": torch.rand(2, 2, 2, 5, device=device, requires_grad=True),
         "initial_tokens": 6,
         "state_blocks": 5,
     }
-    torch.library.opcheck(torch.ops.mhla.attention.default, (q, k, v, torch.rand(6, 6), [13], [4]), options)
+    mixing = torch.rand(6, 6, device=device)
+    torch.library.opcheck(torch.ops.mhla.attention.default, (q, k, v, mixing, [13], [4]), options)
 
 
-def test_opcheck_accepts_the_backward_operator():
-    q, k, v, mixing = (x.float() for x in random_inputs(GRID))
+def test_opcheck_accepts_the_backward_operator(device):
+    q, k, v, mixing = (x.float() for x in random_inputs(GRID, device=device))
     o = mhla.attention(q, k, v, mixing, partition=GRID)
     options = {"o": o, "d_o": torch.rand_like(o)}
     torch.library.opcheck(torch.ops.mhla.attention_backward.default, (q, k, v, mixing, [5, 4], [3, 2]), options)
@@ -53,15 +55,15 @@ def loss(q, k, v, mixing, causal):
 
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 @pytest.mark.parametrize("causal", [False, True])
-def test_compiled_without_graph_breaks_equals_eager_forward_and_backward(backend, causal):
-    inputs = [x.float().requires_grad_() for x in random_inputs(LINE if causal else GRID)]
+def test_compiled_without_graph_breaks_equals_eager_forward_and_backward(backend, causal, device):
+    inputs = [x.float().requires_grad_() for x in random_inputs(LINE if causal else GRID, device=device)]
     eager = loss(*inputs, causal)
     compiled = torch.compile(loss, fullgraph=True, backend=backend)(*inputs, causal)
     torch.testing.assert_close(compiled, eager)
     torch.testing.assert_close(torch.autograd.grad(compiled, inputs), torch.autograd.grad(eager, inputs))
 
 
-def test_one_compilation_serves_all_lengths():
+def test_one_compilation_serves_all_lengths(device):
     compilations = []
 
     def backend(graph, example_inputs):
@@ -72,18 +74,18 @@ def test_one_compilation_serves_all_lengths():
     def call(q, k, v, mixing):
         return mhla.attention(q, k, v, mixing, partition=4, causal=True)
 
-    mixing = torch.rand(9, 9)
+    mixing = torch.rand(9, 9, device=device)
     for tokens in (13, 17, 33):
-        q, k, v, _ = (x.float() for x in random_inputs(mhla.Partition.line(tokens, 4)))
+        q, k, v, _ = (x.float() for x in random_inputs(mhla.Partition.line(tokens, 4), device=device))
         expected = mhla.attention(q, k, v, mixing, partition=4, causal=True)
         torch.testing.assert_close(call(q, k, v, mixing), expected)
     assert len(compilations) == 1
 
 
-def test_compiled_module_trains_like_the_eager_one():
+def test_compiled_module_trains_like_the_eager_one(device):
     torch.manual_seed(0)
-    layer = mhla.nn.MHLA(16, 2, GRID, qk_norm=True)
-    x = torch.randn(2, 20, 16)
+    layer = mhla.nn.MHLA(16, 2, GRID, qk_norm=True).to(device)
+    x = torch.randn(2, 20, 16, device=device)
     layer(x).square().mean().backward()
     expected = {name: parameter.grad.clone() for name, parameter in layer.named_parameters()}
     layer.zero_grad()
@@ -92,17 +94,17 @@ def test_compiled_module_trains_like_the_eager_one():
         torch.testing.assert_close(parameter.grad, expected[name], msg=name)
 
 
-def test_second_derivatives_are_refused_by_name():
-    q, k, v, mixing = (x.requires_grad_() for x in random_inputs(GRID))
+def test_second_derivatives_are_refused_by_name(device):
+    q, k, v, mixing = (x.requires_grad_() for x in random_inputs(GRID, device=device))
     o = mhla.attention(q, k, v, mixing, partition=GRID)
     (d_q,) = torch.autograd.grad(o.square().sum(), q, create_graph=True)
     with pytest.raises(RuntimeError, match="mhla::attention_backward is not implemented"):
         d_q.sum().backward()
 
 
-def test_autocast_runs_in_its_dtype_and_keeps_the_matrix():
-    q, k, v, mixing = (x.float().requires_grad_() for x in random_inputs(GRID))
-    with torch.autocast("cpu", dtype=torch.bfloat16):
+def test_autocast_runs_in_its_dtype_and_keeps_the_matrix(device):
+    q, k, v, mixing = (x.float().requires_grad_() for x in random_inputs(GRID, device=device))
+    with torch.autocast(device, dtype=torch.bfloat16):
         o = mhla.attention(q, k.detach().bfloat16(), v, mixing, partition=GRID)
     assert o.dtype == torch.bfloat16
     expected = mhla.attention(q.bfloat16(), k.bfloat16(), v.bfloat16(), mixing, partition=GRID)
@@ -111,8 +113,8 @@ def test_autocast_runs_in_its_dtype_and_keeps_the_matrix():
     assert q.grad.dtype == torch.float32 and mixing.grad.dtype == torch.float32
 
 
-def test_low_precision_mixing_gets_a_gradient_of_its_own_dtype():
-    q, k, v, mixing = (x.bfloat16().requires_grad_() for x in random_inputs(GRID))
+def test_low_precision_mixing_gets_a_gradient_of_its_own_dtype(device):
+    q, k, v, mixing = (x.bfloat16().requires_grad_() for x in random_inputs(GRID, device=device))
     mhla.attention(q, k, v, mixing, partition=GRID).sum().backward()
     assert mixing.grad.dtype == torch.bfloat16
     assert mixing.grad.isfinite().all()

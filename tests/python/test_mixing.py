@@ -59,8 +59,8 @@ def test_unknown_initialisation_lists_the_known_ones():
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 @pytest.mark.parametrize("heads", [(), (3,)])
-def test_projection_clamps_in_place_and_normalises_rows(dtype, heads):
-    original = torch.randn(*heads, 4, 4, generator=torch.Generator().manual_seed(0)).to(dtype)
+def test_projection_clamps_in_place_and_normalises_rows(dtype, heads, device):
+    original = torch.randn(*heads, 4, 4, generator=torch.Generator().manual_seed(0)).to(device, dtype)
     mixing = torch.nn.Parameter(original.clone())
     assert mhla.project_mixing(mixing) is mixing
     assert torch.equal(mixing, original.clamp(0, 1))

@@ -12,11 +12,11 @@ GRID = mhla.Partition.grid((6, 6), (3, 3))
 LINE = mhla.Partition.line(32, 8)
 
 
-def test_training_lowers_the_loss_and_projection_keeps_the_matrix_valid():
+def test_training_lowers_the_loss_and_projection_keeps_the_matrix_valid(device):
     torch.manual_seed(0)
-    layer = mhla.nn.MHLA(16, 4, GRID, qk_norm=True, qkv_bias=True)
+    layer = mhla.nn.MHLA(16, 4, GRID, qk_norm=True, qkv_bias=True).to(device)
     optimizer = torch.optim.AdamW(layer.parameters(), lr=1e-2)
-    x, target = torch.randn(4, 36, 16), torch.randn(4, 36, 16)
+    x, target = torch.randn(4, 36, 16, device=device), torch.randn(4, 36, 16, device=device)
     initial = layer.mixing.detach().clone()
     losses = []
     for _ in range(20):
@@ -31,10 +31,10 @@ def test_training_lowers_the_loss_and_projection_keeps_the_matrix_valid():
     assert layer.mixing.min() >= 0 and layer.mixing.max() <= 1
 
 
-def test_forward_is_projections_around_the_operator():
+def test_forward_is_projections_around_the_operator(device):
     torch.manual_seed(0)
-    layer = mhla.nn.MHLA(12, 3, GRID, kv_heads=1, normalizer="reference", feature_eps=1e-6).double()
-    x = torch.randn(2, 36, 12, dtype=torch.float64)
+    layer = mhla.nn.MHLA(12, 3, GRID, kv_heads=1, normalizer="reference", feature_eps=1e-6).double().to(device)
+    x = torch.randn(2, 36, 12, dtype=torch.float64, device=device)
     q, k, v = layer.qkv(x).split([12, 4, 4], -1)
     q, k, v = (part.reshape(2, 36, -1, 4) for part in (q, k, v))
     o = mhla.attention(q, k, v, layer.mixing, partition=GRID, normalizer="reference", feature_eps=1e-6)
@@ -53,10 +53,10 @@ def test_causal_layer_takes_shorter_inputs_and_streams_them(tokens):
     torch.testing.assert_close(streamed, whole, rtol=1e-10, atol=1e-10)
 
 
-def test_later_tokens_do_not_change_earlier_outputs_of_a_causal_layer():
+def test_later_tokens_do_not_change_earlier_outputs_of_a_causal_layer(device):
     torch.manual_seed(0)
-    layer = mhla.nn.MHLA(12, 3, LINE, causal=True)
-    x = torch.randn(1, 32, 12)
+    layer = mhla.nn.MHLA(12, 3, LINE, causal=True).to(device)
+    x = torch.randn(1, 32, 12, device=device)
     changed = x.clone()
     changed[:, 20:] = 0
     torch.testing.assert_close(layer(x)[:, :20], layer(changed)[:, :20])

@@ -38,11 +38,11 @@ def options_of(feature_map, mode, algorithm):
 
 
 @pytest.mark.parametrize(("feature_map", "mode", "algorithm"), COMBINATIONS)
-def test_output_equals_the_definition(feature_map, mode, algorithm):
+def test_output_equals_the_definition(feature_map, mode, algorithm, device):
     options = options_of(feature_map, mode, algorithm)
     for partition in [LINE] if mode[0] else [LINE, GRID, VIDEO]:
         for per_head, kv_heads in [(False, 4), (True, 2)]:
-            inputs = random_inputs(partition, heads=4, kv_heads=kv_heads, per_head=per_head)
+            inputs = random_inputs(partition, heads=4, kv_heads=kv_heads, per_head=per_head, device=device)
             actual = mhla.attention(*inputs, partition=partition, **options)
             options_of_oracle = {key: value for key, value in options.items() if key != "algorithm"}
             expected = dense_attention(*inputs, partition=partition, **options_of_oracle)
@@ -50,20 +50,22 @@ def test_output_equals_the_definition(feature_map, mode, algorithm):
 
 
 @pytest.mark.parametrize(("feature_map", "mode", "algorithm"), COMBINATIONS)
-def test_gradients_equal_finite_differences(feature_map, mode, algorithm):
+def test_gradients_equal_finite_differences(feature_map, mode, algorithm, device):
     options = options_of(feature_map, mode, algorithm)
     if feature_map == "identity" and mode[1] != "none":
         options["eps"] = 20.0  # keeps denominators of signed features away from zero
     partition = mhla.Partition.line(7, 3) if mode[0] else mhla.Partition.grid((3, 3), (2, 2))
-    inputs = random_inputs(partition, batch=1, key_dim=3, value_dim=2, kv_heads=1, per_head=algorithm == "dense")
+    inputs = random_inputs(
+        partition, batch=1, key_dim=3, value_dim=2, kv_heads=1, per_head=algorithm == "dense", device=device
+    )
     inputs = [x.requires_grad_() for x in inputs]
     assert torch.autograd.gradcheck(lambda *x: mhla.attention(*x, partition=partition, **options), inputs)
 
 
 @pytest.mark.parametrize("normalizer", ["paper", "reference"])
-def test_separate_denominator_features_and_their_gradients(normalizer):
-    q, k, v, mixing = random_inputs(LINE, batch=1, key_dim=3, value_dim=2)
-    q_den, k_den, _, _ = random_inputs(LINE, batch=1, key_dim=3, value_dim=2, seed=1)
+def test_separate_denominator_features_and_their_gradients(normalizer, device):
+    q, k, v, mixing = random_inputs(LINE, batch=1, key_dim=3, value_dim=2, device=device)
+    q_den, k_den, _, _ = random_inputs(LINE, batch=1, key_dim=3, value_dim=2, seed=1, device=device)
     options = {"partition": LINE, "normalizer": normalizer, "feature_eps": 0.1}
     actual = mhla.attention(q, k, v, mixing, q_den=q_den, k_den=k_den, **options)
     expected = dense_attention(q, k, v, mixing, q_den=q_den, k_den=k_den, **options)
@@ -78,9 +80,9 @@ def test_separate_denominator_features_and_their_gradients(normalizer):
 
 @pytest.mark.parametrize("normalizer", ["none", "paper"])
 @pytest.mark.parametrize(("causal", "initial_tokens"), [(True, 5), (True, 6), ("block", 6)])
-def test_gradients_flow_through_initial_and_final_state(normalizer, causal, initial_tokens):
+def test_gradients_flow_through_initial_and_final_state(normalizer, causal, initial_tokens, device):
     partition = mhla.Partition.line(7, 3)
-    q, k, v, _ = random_inputs(partition, batch=2, key_dim=3, value_dim=2)
+    q, k, v, _ = random_inputs(partition, batch=2, key_dim=3, value_dim=2, device=device)
     blocks = -(-(initial_tokens + 7) // 3)
     generator = torch.Generator().manual_seed(3)
     mixing = torch.rand(blocks + 1, blocks + 1, generator=generator, dtype=torch.float64)
@@ -104,13 +106,13 @@ def test_gradients_flow_through_initial_and_final_state(normalizer, causal, init
         assert state.S.shape[2] == blocks
         return (o, *(tensor for tensor in state if tensor is not None))
 
-    inputs = [x.requires_grad_() for x in (q, k, v, mixing, *states)]
+    inputs = [x.to(device).requires_grad_() for x in (q, k, v, mixing, *states)]
     assert torch.autograd.gradcheck(call, inputs)
 
 
-def test_gradient_of_the_state_alone_reaches_keys_and_values():
+def test_gradient_of_the_state_alone_reaches_keys_and_values(device):
     partition = mhla.Partition.line(7, 3)
-    q, k, v, mixing = (x.requires_grad_() for x in random_inputs(partition))
+    q, k, v, mixing = (x.requires_grad_() for x in random_inputs(partition, device=device))
     _, state = mhla.attention(q, k, v, mixing, partition=partition, causal=True, return_state=True)
     d_k, d_v = torch.autograd.grad(state.S.sum(), (k, v))
     expected_v = k.relu().sum(-1, keepdim=True).expand_as(v)
@@ -120,8 +122,8 @@ def test_gradient_of_the_state_alone_reaches_keys_and_values():
 
 @pytest.mark.parametrize("cut", [1, 4, 6, 8, 12])
 @pytest.mark.parametrize("normalizer", ["none", "paper"])
-def test_a_causal_call_cut_in_two_equals_one_call(cut, normalizer):
-    q, k, v, mixing = random_inputs(LINE)
+def test_a_causal_call_cut_in_two_equals_one_call(cut, normalizer, device):
+    q, k, v, mixing = random_inputs(LINE, device=device)
     options = {"causal": True, "normalizer": normalizer}
     whole, state = mhla.attention(q, k, v, mixing, partition=4, return_state=True, **options)
     head, middle = mhla.attention(q[:, :cut], k[:, :cut], v[:, :cut], mixing, partition=4, return_state=True, **options)
@@ -141,10 +143,10 @@ def test_a_causal_call_cut_in_two_equals_one_call(cut, normalizer):
 
 
 @pytest.mark.parametrize("causal", [False, True, "block"])
-def test_packed_sequences_equal_a_loop(causal):
+def test_packed_sequences_equal_a_loop(causal, device):
     offsets = [0, 5, 5, 6, 13]
-    q, k, v, _ = random_inputs(mhla.Partition.line(13, 4), batch=1)
-    mixing = torch.rand(3, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    q, k, v, _ = random_inputs(mhla.Partition.line(13, 4), batch=1, device=device)
+    mixing = torch.rand(3, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).to(device)
     inputs = [x.requires_grad_() for x in (q, k, v, mixing)]
     packed = mhla.attention(*inputs, partition=4, causal=causal, cu_seqlens=offsets)
     pieces = []
@@ -154,16 +156,16 @@ def test_packed_sequences_equal_a_loop(causal):
         pieces.append(mhla.attention(*piece, mixing[:blocks, :blocks], partition=4, causal=causal))
     expected = torch.cat(pieces, 1)
     torch.testing.assert_close(packed, expected, rtol=1e-12, atol=1e-12)
-    weight = torch.rand(packed.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    weight = torch.rand(packed.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1)).to(device)
     actual_gradients = torch.autograd.grad((packed * weight).sum(), inputs)
     expected_gradients = torch.autograd.grad((expected * weight).sum(), inputs)
     torch.testing.assert_close(actual_gradients, expected_gradients, rtol=1e-10, atol=1e-10)
 
 
-def test_strided_views_give_the_same_as_copies():
+def test_strided_views_give_the_same_as_copies(device):
     qkv = torch.randn(2, 20, 3, 4, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    q, k, v = qkv.unbind(2)
-    _, _, _, mixing = random_inputs(GRID)
+    q, k, v = qkv.to(device).unbind(2)
+    _, _, _, mixing = random_inputs(GRID, device=device)
     strided = mhla.attention(q, k, v, mixing, partition=GRID)
     copied = mhla.attention(q.contiguous(), k.contiguous(), v.contiguous(), mixing, partition=GRID)
     assert torch.equal(strided, copied)
@@ -184,6 +186,6 @@ def test_results_do_not_depend_on_the_number_of_threads():
     assert all(torch.equal(one, two) for one, two in zip(*results, strict=True))
 
 
-def test_no_tokens_give_an_empty_output():
-    q = torch.zeros(2, 0, 3, 4)
-    assert mhla.attention(q, q, q, torch.ones(0, 0), partition=4).shape == (2, 0, 3, 4)
+def test_no_tokens_give_an_empty_output(device):
+    q = torch.zeros(2, 0, 3, 4, device=device)
+    assert mhla.attention(q, q, q, torch.ones(0, 0, device=device), partition=4).shape == (2, 0, 3, 4)

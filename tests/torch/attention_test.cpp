@@ -5,11 +5,14 @@
 
 #include "mhla/torch.hpp"
 #include "torch/composed.hpp"
+#include "torch/device.hpp"
 
 namespace mhla {
 namespace {
 
 constexpr double kTolerance = 1e-10;
+
+const auto* const kNeedsItsDevice = testing::AddGlobalTestEnvironment(new test::NeedsItsDevice);
 
 struct Tensors {
   at::Tensor q, k, v, mixing;
@@ -18,7 +21,7 @@ struct Tensors {
 
 Tensors random_tensors(const Partition& partition, std::int64_t mixing_blocks, int seed = 0) {
   torch::manual_seed(seed);
-  const auto options = at::TensorOptions(at::kDouble);
+  const auto options = at::TensorOptions(at::kDouble).device(test::device());
   const std::int64_t tokens = partition.tokens();
   Tensors t{torch::randn({2, tokens, 4, 5}, options), torch::randn({2, tokens, 2, 5}, options),
             torch::randn({2, tokens, 2, 3}, options), torch::rand({mixing_blocks, mixing_blocks}, options) + 0.1};

@@ -31,7 +31,7 @@ inline at::Tensor composed_attention(const at::Tensor& q, const at::Tensor& k, c
   const Partition& partition = options.partition;
   std::vector<std::int64_t> blocks;
   for (std::int64_t token = 0; token < partition.tokens(); ++token) blocks.push_back(partition.block_of(token));
-  const at::Tensor block = torch::tensor(blocks, at::kLong);
+  const at::Tensor block = torch::tensor(blocks, at::kLong).to(q.device());
   at::Tensor weight = mixing.index({block}).index({at::indexing::Slice(), block});
   if (options.masking == Masking::token_causal) weight = weight.tril();
   if (options.masking == Masking::block_causal) {

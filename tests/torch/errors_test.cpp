@@ -5,15 +5,18 @@
 #include <string>
 
 #include "mhla/torch.hpp"
+#include "torch/device.hpp"
 
 namespace mhla {
 namespace {
 
+at::Tensor random(at::IntArrayRef sizes) { return torch::rand(sizes, test::device()); }
+
 struct Arguments {
-  at::Tensor q = torch::rand({2, 16, 4, 6});
-  at::Tensor k = torch::rand({2, 16, 2, 6});
-  at::Tensor v = torch::rand({2, 16, 2, 5});
-  at::Tensor mixing = torch::rand({4, 4});
+  at::Tensor q = random({2, 16, 4, 6});
+  at::Tensor k = random({2, 16, 2, 6});
+  at::Tensor v = random({2, 16, 2, 5});
+  at::Tensor mixing = random({4, 4});
   AttentionOptions options{.partition = Partition::grid({4, 4}, {2, 2})};
 };
 
@@ -26,15 +29,14 @@ const std::vector<BadCase>& bad_cases() {
   static const std::vector<BadCase> cases{
       {"q has 3 axes", [](Arguments& a) { a.q = a.q[0]; }},
       {"k has 2 axes", [](Arguments& a) { a.k = a.k[0][0]; }},
-      {"v has heads 4", [](Arguments& a) { a.v = torch::rand({2, 16, 4, 5}); }},
-      {"k has heads 3", [](Arguments& a) { a.k = torch::rand({2, 16, 3, 6}), a.v = torch::rand({2, 16, 3, 5}); }},
+      {"v has heads 4", [](Arguments& a) { a.v = random({2, 16, 4, 5}); }},
+      {"k has heads 3", [](Arguments& a) { a.k = random({2, 16, 3, 6}), a.v = random({2, 16, 3, 5}); }},
       {"k has dtype Double", [](Arguments& a) { a.k = a.k.to(at::kDouble); }},
       {"q has dtype Long", [](Arguments& a) { a.q = a.q.to(at::kLong); }},
-      {"v has stride 2", [](Arguments& a) { a.v = torch::rand({2, 16, 2, 10}).slice(3, 0, 10, 2); }},
-      {"mixing is 4 x 3", [](Arguments& a) { a.mixing = torch::rand({4, 3}); }},
-      {"mixing has heads 2", [](Arguments& a) { a.mixing = torch::rand({2, 4, 4}); }},
-      {"mixing is for 9 blocks", [](Arguments& a) { a.mixing = torch::rand({9, 9}); }},
-      {"mixing[2][1]", [](Arguments& a) { a.mixing[2][1] = NAN; }},
+      {"v has stride 2", [](Arguments& a) { a.v = random({2, 16, 2, 10}).slice(3, 0, 10, 2); }},
+      {"mixing is 4 x 3", [](Arguments& a) { a.mixing = random({4, 3}); }},
+      {"mixing has heads 2", [](Arguments& a) { a.mixing = random({2, 4, 4}); }},
+      {"mixing is for 9 blocks", [](Arguments& a) { a.mixing = random({9, 9}); }},
       {"partition has 15 tokens", [](Arguments& a) { a.options.partition = Partition::line(15, 4); }},
       {"partition is a grid", [](Arguments& a) { a.options.masking = Masking::token_causal; }},
       {"k_den", [](Arguments& a) { a.options.q_den = a.q; }},
@@ -55,6 +57,16 @@ TEST(Errors, BeginWithTheArgumentAtFault) {
     } catch (const Error& error) {
       EXPECT_EQ(std::string(error.what()).rfind(bad.argument, 0), 0U) << bad.argument << ": " << error.what();
     }
+  }
+}
+
+TEST(Errors, ANaNInTheMatrixIsRefusedOrComesThroughWhereItCannotBeSeen) {
+  Arguments a;
+  a.mixing[2][1] = NAN;
+  if (test::device().is_cpu()) {
+    EXPECT_THROW(attention(a.q, a.k, a.v, a.mixing, a.options), Error);
+  } else {
+    EXPECT_TRUE(attention(a.q, a.k, a.v, a.mixing, a.options).isnan().any().item<bool>());
   }
 }
 
