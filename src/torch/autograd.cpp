@@ -1,12 +1,12 @@
 // Autograd and autocast of torch.ops.mhla.attention. Second derivatives are not implemented: differentiating
 // attention_backward raises an error.
 #include <ATen/autocast_mode.h>
-#include <torch/csrc/autograd/functions/utils.h>
 
 #include <string>
 #include <vector>
 
 #include "torch/arguments.hpp"
+#include "torch/differentiated.hpp"
 
 namespace mhla::dispatch {
 namespace {
@@ -102,12 +102,6 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
             at::Tensor()};
   }
 };
-
-// In backward mode, or in forward mode, which AttentionFunction refuses.
-bool differentiated(const OptionalTensor& tensor) {
-  if (!tensor) return false;
-  return (tensor->requires_grad() && at::GradMode::is_enabled()) || torch::autograd::isFwGradDefined(tensor);
-}
 
 Call autocast(const Call& call, c10::DeviceType device) {
   const auto target = at::autocast::get_autocast_dtype(device);

@@ -1,14 +1,12 @@
-// Kernels of torch.ops.mhla.attention and attention_backward for the CPU, for CUDA and for meta tensors. No CUDA header
-// is needed: torch's device-independent interface gives the current stream.
+// Kernels of torch.ops.mhla.attention and attention_backward for the CPU, for CUDA and for meta tensors.
 #include <ATen/Context.h>
-#include <c10/core/DeviceGuard.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
 #include <array>
 #include <span>
 
 #include "mhla/attention.hpp"
+#include "torch/place.hpp"
 #include "torch/tensors.hpp"
 
 namespace mhla::dispatch {
@@ -29,7 +27,7 @@ Float32Products float32_products() {
 
 Problem make_problem(const Call& call) {
   Options options = check_call(call);
-  const Device device = call.q.is_cuda() ? Device::cuda : Device::cpu;
+  const Device device = mhla_device(call.q);
   if (device == Device::cuda) options.float32_products = float32_products();
   std::array<std::int64_t, Partition::kMaxAxes> sizes{};
   const std::size_t axes = std::min(call.sizes.size(), sizes.size());
@@ -83,41 +81,6 @@ class Operands {
   at::Tensor mixing_;
   OptionalTensor S_, z_;
   const Call& call_;
-};
-
-// Where a call runs: on the threads of torch, or on the current stream of the device its tensors are on.
-class Place {
- public:
-  explicit Place(const at::Tensor& q) : device_(q.device()) {
-    if (device_.is_cpu()) {
-      parallel_ = torch_parallel();
-    } else {
-      guard_.reset_device(device_);
-      stream_ = c10::impl::VirtualGuardImpl(device_.type()).getStream(device_).native_handle();
-    }
-  }
-
-  int threads() const { return parallel_.threads; }
-
-  // The memory is torch's and stays in use, in the order of the stream, for what was enqueued before it is freed. torch
-  // aligns it as a workspace must be.
-  Execution execution(std::size_t workspace_bytes) {
-    if (workspace_bytes > 0) {
-      workspace_ =
-          at::empty({static_cast<std::int64_t>(workspace_bytes)}, at::TensorOptions(at::kByte).device(device_));
-    }
-    return {.workspace = workspace_bytes > 0 ? workspace_.mutable_data_ptr() : nullptr,
-            .workspace_bytes = workspace_bytes,
-            .parallel = device_.is_cpu() ? &parallel_ : nullptr,
-            .stream = stream_};
-  }
-
- private:
-  at::Device device_;
-  c10::OptionalDeviceGuard guard_;
-  Parallel parallel_;
-  void* stream_ = nullptr;
-  at::Tensor workspace_;
 };
 
 // Gradients arrive in any layout (a sum gives an expanded scalar); libmhla wants a contiguous last axis.
