@@ -8,7 +8,7 @@
 torch.Size([2, 256, 8, 32])
 """
 
-from mhla import _library, nn
+from mhla import _library, fused, nn
 from mhla._attention import Summaries, attention
 from mhla._mixing import extend_causal_mixing, mixing_init, project_mixing, resize_mixing
 from mhla._partition import Partition
@@ -22,6 +22,7 @@ __all__ = [
     "Summaries",
     "attention",
     "extend_causal_mixing",
+    "fused",
     "mixing_init",
     "nn",
     "project_mixing",
