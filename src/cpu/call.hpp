@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <numeric>
 
 #include "core/element.hpp"
 #include "core/layout.hpp"
@@ -159,8 +160,13 @@ class Call {
     }
   }
 
-  // Whether rows of this width can be used where they lie: arithmetic type, whole vectors.
-  bool usable_in_place(std::int64_t dim) const { return element_size(p.dtype) == sizeof(T) && dim % kLine<T> == 0; }
+  // Whether rows of this width can be used where they lie: arithmetic type, whole vectors, and not so many bytes apart
+  // that a chunk's rows fall into a few sets of the first-level cache.
+  bool usable_in_place(const ConstTensor& x, std::int64_t dim) const {
+    constexpr std::int64_t kSets = 64, kFewestSets = 8;
+    return element_size(p.dtype) == sizeof(T) && dim % kLine<T> == 0 &&
+           kSets / std::gcd(x.token_stride / kLine<T>, kSets) >= kFewestSets;
+  }
   void rows_in_place(const ConstTensor& x, const Sequence& s, std::int64_t head, const Chunk& chunk,
                      const T** rows) const {
     for (std::int64_t r = 0; r < chunk.run_count; ++r) {

@@ -1,5 +1,5 @@
 // The part of a token-causal call inside one chunk of tokens: A = weight * tril(X Y^T), and its products with other
-// tiles. Rows are taken in groups, so that the empty upper right is mostly not computed.
+// tiles.
 #pragma once
 
 #include <algorithm>
@@ -16,10 +16,7 @@ class CausalChunk {
   CausalChunk(Workspace& w, std::int64_t widest)
       : transposed_(w.take<T>(std::min(widest, kPanel<T>) * kTileTokens)), A_(w, kTileTokens) {}
 
-  const T* row(std::int64_t t) const { return A_.panel(0) + t * kTileStride<T>; }
-  const Tile<T>& matrix() const { return A_; }
-
-  // A[t, s] = weight x_t . y_s for s <= t, zero above the diagonal.
+  // A[t, s] = weight x_t . y_s for s <= t; above the diagonal A is not defined.
   void scores(const Kernels<T>& kernel, std::int64_t tokens, const Tile<T>& x, const Tile<T>& y, T weight) {
     for (std::int64_t panel = 0; panel < x.panels(); ++panel) {
       kernel.transpose(tokens, y.width(panel), y.panel(panel), kTileStride<T>, transposed_, kTileTokens);
@@ -41,43 +38,40 @@ class CausalChunk {
     for (std::int64_t t = 0; t < tokens; ++t) {
       T* a = A_.panel(0) + t * kTileStride<T>;
       for (std::int64_t s = 0; s <= t; ++s) a[s] *= weight;
-      std::fill(a + t + 1, a + kTileTokens, T(0));
     }
   }
 
   // out_t += sum_{s <= t} A[t, s] in_s
   void apply_lower(const Kernels<T>& kernel, std::int64_t tokens, const Tile<T>& in, const Tile<T>& out) const {
     for (std::int64_t panel = 0; panel < in.panels(); ++panel)
-      for_each_group(tokens, [&](std::int64_t first, std::int64_t end) {
-        kernel.product_rows({.m = end - first,
-                             .n = in.padded_width(panel),
-                             .k = end,
-                             .a = A_.panel(0) + first * kTileStride<T>,
-                             .lda = 0,
-                             .b = in.panel(panel),
-                             .ldb = kTileStride<T>,
-                             .c = out.panel(panel) + first * kTileStride<T>,
-                             .ldc = kTileStride<T>,
-                             .accumulate = true});
-      });
+      kernel.product_rows({.m = tokens,
+                           .n = in.padded_width(panel),
+                           .k = 1,
+                           .a = A_.panel(0),
+                           .lda = 0,
+                           .b = in.panel(panel),
+                           .ldb = kTileStride<T>,
+                           .c = out.panel(panel),
+                           .ldc = kTileStride<T>,
+                           .accumulate = true,
+                           .steps = Steps::growing});
   }
 
   // out_s += sum_{t >= s} A[t, s] in_t
   void apply_lower_transposed(const Kernels<T>& kernel, std::int64_t tokens, const Tile<T>& in,
                               const Tile<T>& out) const {
     for (std::int64_t panel = 0; panel < in.panels(); ++panel)
-      for_each_group(tokens, [&](std::int64_t first, std::int64_t end) {
-        kernel.product_k_major({.m = end - first,
-                                .n = in.padded_width(panel),
-                                .k = tokens - first,
-                                .a = A_.panel(0) + first * kTileStride<T> + first,
-                                .lda = kTileStride<T>,
-                                .b = in.panel(panel) + first * kTileStride<T>,
-                                .ldb = kTileStride<T>,
-                                .c = out.panel(panel) + first * kTileStride<T>,
-                                .ldc = kTileStride<T>,
-                                .accumulate = true});
-      });
+      kernel.product_k_major({.m = tokens,
+                              .n = in.padded_width(panel),
+                              .k = tokens,
+                              .a = A_.panel(0),
+                              .lda = kTileStride<T>,
+                              .b = in.panel(panel),
+                              .ldb = kTileStride<T>,
+                              .c = out.panel(panel),
+                              .ldc = kTileStride<T>,
+                              .accumulate = true,
+                              .steps = Steps::shrinking});
   }
 
  private:

@@ -48,18 +48,9 @@ class Denominator {
       kernel_.add_rows(tokens, keys.padded_width(panel), keys.panel(panel), nullptr, z(block) + panel * kPanel<T>);
   }
 
-  template <typename SourcesOf>
-  void mix_z(std::int64_t rows, const T* weights, SourcesOf&& sources, T* strip) {
-    mix_columns(kernel_,
-                Mixing<T>{.rows = rows,
-                          .weights = weights,
-                          .ldw = rows,
-                          .in = z_,
-                          .ld_in = width_,
-                          .out = mixed_z_,
-                          .ld_out = width_,
-                          .accumulate = false},
-                sources, 0, width_, strip);
+  // z~ from z with the weights and sources of `like`.
+  void mix_z(const Mixing<T>& like, T* strip) {
+    mix_columns(kernel_, like.with(z_, width_, mixed_z_, width_), 0, width_, strip);
   }
 
   void paper(std::int64_t local, std::int64_t tokens, const Tile<T>& queries, T* out) const {
@@ -101,18 +92,8 @@ class Denominator {
     }
   }
 
-  void mix_slots(std::int64_t rows, const T* weights, T* strip) {
-    mix_columns(
-        kernel_,
-        Mixing<T>{.rows = rows,
-                  .weights = weights,
-                  .ldw = rows,
-                  .in = slots_,
-                  .ld_in = slot_width_,
-                  .out = mixed_slots_,
-                  .ld_out = slot_width_,
-                  .accumulate = false},
-        [rows](std::int64_t) { return Sources{0, rows}; }, 0, slot_width_, strip);
+  void mix_slots(const Mixing<T>& like, T* strip) {
+    mix_columns(kernel_, like.with(slots_, slot_width_, mixed_slots_, slot_width_), 0, slot_width_, strip);
   }
 
   void reference(std::int64_t local, const Chunk& chunk, T* out) const {

@@ -55,32 +55,15 @@ class DenominatorGradient {
     for_each_slot(chunk, [&](std::int64_t t, std::int64_t slot) { out[t] = from[slot]; });
   }
 
-  // Back through the mixing: rows b of the result from query blocks sources(b).
-  template <typename SourcesOf>
-  void mix_z(std::int64_t rows, const T* weights, std::int64_t ldw, SourcesOf&& sources, bool accumulate, T* strip) {
-    mix_columns(kernel_,
-                Mixing<T>{.rows = rows,
-                          .weights = weights,
-                          .ldw = ldw,
-                          .in = d_mixed_z_,
-                          .ld_in = forward_.z_width(),
-                          .out = d_z_,
-                          .ld_out = forward_.z_width(),
-                          .accumulate = accumulate},
-                sources, 0, forward_.z_width(), strip);
+  // Back through the mixing, with the weights and sources of `like`: blocks from `first` on, from query blocks from
+  // `first_source` on.
+  void mix_z(const Mixing<T>& like, std::int64_t first, std::int64_t first_source, T* strip) {
+    const std::int64_t width = forward_.z_width();
+    mix_columns(kernel_, like.with(d_mixed_z(first_source), width, d_z(first), width), 0, width, strip);
   }
-  void mix_slots(std::int64_t rows, const T* weights, std::int64_t ldw, T* strip) {
-    mix_columns(
-        kernel_,
-        Mixing<T>{.rows = rows,
-                  .weights = weights,
-                  .ldw = ldw,
-                  .in = d_slots_,
-                  .ld_in = forward_.slot_width(),
-                  .out = mixed_d_slots_,
-                  .ld_out = forward_.slot_width(),
-                  .accumulate = false},
-        [rows](std::int64_t) { return Sources{0, rows}; }, 0, forward_.slot_width(), strip);
+  void mix_slots(const Mixing<T>& like, T* strip) {
+    const std::int64_t width = forward_.slot_width();
+    mix_columns(kernel_, like.with(d_slots_, width, mixed_d_slots_, width), 0, width, strip);
   }
 
   // The part of a token-causal block's own keys: d_q_t += d_den_t m z_t with z_t the running sum up to t.

@@ -28,18 +28,27 @@ constexpr std::int64_t kPanel = 1024 / sizeof(T);
 template <typename T>
 constexpr std::int64_t kTileStride = kPanel<T> + kLine<T>;
 
-// Rows of memory to bring into cache while a product runs, one every few steps: token rows lie too far apart for the
-// hardware to guess, and a burst of prefetches stalls the core as surely as the loads would.
+// Rows of memory to bring into cache while a product runs, a few lines every few steps: token rows lie too far apart
+// for the hardware to guess, and more prefetches at a time than the core has fill buffers stall it as the loads would.
 class Prefetch {
  public:
-  void clear() { rows_ = next_ = 0; }
+  void clear() {
+    rows_ = next_ = 0;
+    line_ = end_ = nullptr;
+  }
   void add(const std::byte* at, std::int64_t stride, std::int64_t rows, std::int64_t bytes) {
     for (; rows > 0 && rows_ < kMost; --rows, at += stride) row_[rows_++] = {at, at + bytes};
   }
-  [[gnu::always_inline]] void issue_row() {
-    if (next_ == rows_) return;
-    const Row& row = row_[next_++];
-    for (const std::byte* at = row.begin; at < row.end; at += kLineBytes) __builtin_prefetch(at, 0, 2);
+  [[gnu::always_inline]] void issue_lines(int count) {
+    for (int i = 0; i < count; ++i) {
+      if (line_ >= end_) {
+        if (next_ == rows_) return;
+        line_ = row_[next_].begin;
+        end_ = row_[next_++].end;
+      }
+      __builtin_prefetch(line_, 0, 2);
+      line_ += kLineBytes;
+    }
   }
 
  private:
@@ -49,6 +58,14 @@ class Prefetch {
   };
   Row row_[kMost];
   std::int32_t rows_ = 0, next_ = 0;
+  const std::byte *line_ = nullptr, *end_ = nullptr;  // of the row begun
+};
+
+// Which of the steps k a row r of a product sums, always in ascending order: what causal masks need.
+enum class Steps {
+  all,        // [0, k)
+  growing,    // [0, k + r)
+  shrinking,  // [r, k); k-major A only
 };
 
 // C[m, n] (+)= sum_k A[k, m] B[k, n]. n is a multiple of kLine; rows of B and C are 64-byte aligned.
@@ -62,8 +79,10 @@ struct Product {
   T* c;
   std::int64_t ldc;
   bool accumulate;
-  const T* const* b_rows = nullptr;  // k-major A only: rows of B that do not lie evenly, instead of b and ldb
-  Prefetch* prefetch = nullptr;      // issued along the way
+  Steps steps = Steps::all;
+  const T* const* b_rows =
+      nullptr;                   // k-major A and all steps only: rows of B that do not lie evenly, instead of b, ldb
+  Prefetch* prefetch = nullptr;  // issued along the way
 };
 
 // `rows` rows of token elements, `stride` elements apart, beside a panel of a tile.

@@ -82,23 +82,42 @@ void apply(const Kernels<T>& kernel, std::int64_t tokens, const Tile<T>& in, con
   apply(kernel, tokens, in, S, padded<T>(out.dim), out, accumulate, prefetch);
 }
 
-// Rows of `in` that a row of the mixed result is made of: [begin, end).
-struct Sources {
-  std::int64_t begin, end;
-};
-
-// out[r] (+)= sum_{s in sources(r)} weights[s * ldw + r] in[s] for rows r in [0, rows) and columns [begin, end).
+// out[r] (+)= sum_s weights[s * ldw + r] in[s] for rows r in [0, rows), over the sources s that `steps` gives a row:
+// [0, sources), or as in a product. `out` may be `in`, from some row on.
 template <typename T>
 struct Mixing {
   std::int64_t rows;
+  std::int64_t sources;
+  Steps steps;
   const T* weights;
   std::int64_t ldw;
-  const T* in;
-  std::int64_t ld_in;
-  T* out;
-  std::int64_t ld_out;
-  bool accumulate;
+  const T* in = nullptr;
+  std::int64_t ld_in = 0;
+  T* out = nullptr;
+  std::int64_t ld_out = 0;
+  bool accumulate = false;
+
+  Mixing with(const T* from, std::int64_t ld_from, T* to, std::int64_t ld_to) const {
+    Mixing mixing = *this;
+    mixing.in = from, mixing.ld_in = ld_from, mixing.out = to, mixing.ld_out = ld_to;
+    return mixing;
+  }
 };
+
+// S~ from S, or alike, for query blocks [first, first + blocks) of `total`: `weights` receives what the mixing matrix
+// has for them, transposed. Where the summaries lie is left open.
+template <typename T>
+Mixing<T> mixing_for(const Call<T>& call, const T* matrix, std::int64_t first, std::int64_t blocks, std::int64_t total,
+                     T* weights) {
+  for (std::int64_t i = 0; i < blocks; ++i)
+    for (std::int64_t b = 0; b < call.mixing_limit(first + i, total); ++b)
+      weights[b * blocks + i] = matrix[(first + i) * call.p.mixing_blocks + b];
+  return {.rows = blocks,
+          .sources = call.mixing_limit(first, total),
+          .steps = call.p.options.masking == Masking::none ? Steps::all : Steps::growing,
+          .weights = weights,
+          .ldw = blocks};
+}
 
 // Columns mixed at a time: with all their sources they should stay in the first-level cache.
 template <typename T>
@@ -116,66 +135,43 @@ constexpr std::int64_t strip_elements(std::int64_t most) {
   return std::max(kStripElements<T>, kNarrowestStrip<T> * most);
 }
 
-// `strip` is scratch of strip_elements(number of sources). `sources` must be monotonic in both ends.
-template <typename T, typename SourcesOf>
-void mix_columns(const Kernels<T>& kernel, const Mixing<T>& mixing, SourcesOf&& sources, std::int64_t begin,
-                 std::int64_t end, T* strip) {
-  constexpr std::int64_t kDirectRows = 28;
+// Columns [begin, end) of a mixing. Strips of `in` are gathered into consecutive memory, `strip`: they are read once
+// per register tile, and the result may take their place. Meanwhile the next strip comes into cache.
+template <typename T>
+void mix_columns(const Kernels<T>& kernel, const Mixing<T>& mixing, std::int64_t begin, std::int64_t end, T* strip) {
   if (mixing.rows == 0) return;
-  // Rows that share one product: all, or a few where every row has other sources.
-  const Sources first = sources(0), last = sources(mixing.rows - 1);
-  const bool uniform = first.begin == last.begin && first.end == last.end;
-  const std::int64_t group = uniform ? mixing.rows : 6;
-  // With many rows a strip of `in` is read many times: gather it into consecutive memory first.
-  const bool gather = mixing.rows > kDirectRows;
-  const std::int64_t step = strip_width<T>(last.end);
+  const std::int64_t sources = mixing.sources + (mixing.steps == Steps::growing ? mixing.rows - 1 : 0);
+  const std::int64_t step = strip_width<T>(sources);
+  Prefetch next;
   for (std::int64_t column = begin; column < end; column += step) {
     const std::int64_t width = std::min(step, end - column);
-    const T* in = mixing.in + column;
-    std::int64_t ld_in = mixing.ld_in;
-    if (gather) {
-      for (std::int64_t s = first.begin; s < last.end; ++s)
-        std::memcpy(strip + s * step, in + s * ld_in, static_cast<std::size_t>(width) * sizeof(T));
-      in = strip;
-      ld_in = step;
-    }
-    const auto product = [&](std::int64_t row, std::int64_t rows, Sources from, bool accumulate) {
-      kernel.product_k_major({.m = rows,
-                              .n = width,
-                              .k = std::max<std::int64_t>(from.end - from.begin, 0),
-                              .a = mixing.weights + from.begin * mixing.ldw + row,
-                              .lda = mixing.ldw,
-                              .b = in + from.begin * ld_in,
-                              .ldb = ld_in,
-                              .c = mixing.out + row * mixing.ld_out + column,
-                              .ldc = mixing.ld_out,
-                              .accumulate = accumulate});
-    };
-    for (std::int64_t row = 0; row < mixing.rows; row += group) {
-      const std::int64_t rows = std::min(group, mixing.rows - row);
-      // Sources all rows of the group share; what single rows have besides is added before or after, so that every sum
-      // runs in ascending order whatever the grouping.
-      const Sources shared{sources(row + rows - 1).begin, sources(row).end};
-      bool started = mixing.accumulate;
-      if (sources(row).begin < shared.begin) {
-        for (std::int64_t r = row; r < row + rows; ++r)
-          product(r, 1, {sources(r).begin, std::min(shared.begin, sources(r).end)}, mixing.accumulate);
-        started = true;
-      }
-      product(row, rows, shared, started);
-      for (std::int64_t r = row; r < row + rows; ++r)
-        if (sources(r).end > std::max(shared.end, shared.begin))
-          product(r, 1, {std::max(shared.end, shared.begin), sources(r).end}, true);
-    }
+    for (std::int64_t s = 0; s < sources; ++s)
+      std::memcpy(strip + s * step, mixing.in + s * mixing.ld_in + column, static_cast<std::size_t>(width) * sizeof(T));
+    next.clear();
+    if (column + step < end)
+      next.add(reinterpret_cast<const std::byte*>(mixing.in + column + step),
+               mixing.ld_in * static_cast<std::int64_t>(sizeof(T)), sources,
+               std::min(step, end - column - step) * static_cast<std::int64_t>(sizeof(T)));
+    kernel.product_k_major({.m = mixing.rows,
+                            .n = width,
+                            .k = mixing.sources,
+                            .a = mixing.weights,
+                            .lda = mixing.ldw,
+                            .b = strip,
+                            .ldb = step,
+                            .c = mixing.out + column,
+                            .ldc = mixing.ld_out,
+                            .accumulate = mixing.accumulate,
+                            .steps = mixing.steps,
+                            .prefetch = &next});
   }
 }
 
-template <typename T, typename SourcesOf>
-void mix(const Kernels<T>& kernel, const Team& team, const Mixing<T>& mixing, SourcesOf&& sources, std::int64_t columns,
-         T* const* strips) {
+template <typename T>
+void mix(const Kernels<T>& kernel, const Team& team, const Mixing<T>& mixing, std::int64_t columns, T* const* strips) {
   const std::int64_t piece = team.workers() == 1 ? columns : 32 * kLine<T>;
   team.for_each((columns + piece - 1) / std::max<std::int64_t>(piece, 1), [&](int worker, std::int64_t i) {
-    mix_columns(kernel, mixing, sources, i * piece, std::min(columns, (i + 1) * piece), strips[worker]);
+    mix_columns(kernel, mixing, i * piece, std::min(columns, (i + 1) * piece), strips[worker]);
   });
 }
 

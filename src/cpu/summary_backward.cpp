@@ -176,21 +176,9 @@ class Backward {
   }
 
   void mix_summaries(std::int64_t head) {
-    for (std::int64_t i = 0; i < blocks_; ++i)
-      for (std::int64_t b = 0; b < call_.mixing_limit(i0_ + i, total_); ++b)
-        weights_[b * blocks_ + i] = mixing_row(head, i0_ + i)[b];
-    const auto sources = [&](std::int64_t i) { return Sources{0, call_.mixing_limit(i0_ + i, total_)}; };
-    mix(kernel_, team_,
-        Mixing<T>{.rows = blocks_,
-                  .weights = weights_,
-                  .ldw = blocks_,
-                  .in = S_,
-                  .ld_in = stride_,
-                  .out = mixed_,
-                  .ld_out = stride_,
-                  .accumulate = false},
-        sources, width_, strips_.data());
-    if (call_.has_paper_denominator()) denominator_.mix_z(blocks_, weights_, sources, strips_.front());
+    block_mixing_ = mixing_for(call_, call_.mixing(args_->in, head), i0_, blocks_, total_, weights_);
+    mix(kernel_, team_, block_mixing_.with(S_, stride_, mixed_, stride_), width_, strips_.data());
+    if (call_.has_paper_denominator()) denominator_.mix_z(block_mixing_, strips_.front());
   }
 
   // Denominators of all tokens and the mixed gradients with respect to t[b, w].
@@ -204,7 +192,7 @@ class Backward {
         denominator_.query_slots(b, chunk, scratch.q_den, scratch.inverse);
       });
     });
-    denominator_.mix_slots(blocks_, weights_, strips_.front());
+    denominator_.mix_slots(block_mixing_, strips_.front());
     team_.for_each(blocks_, [&](int worker, std::int64_t b) {
       auto& scratch = scratch_[worker];
       gradient_.clear_slots(b);
@@ -214,7 +202,12 @@ class Backward {
         gradient_.put_slots(b, chunk, scratch.d_den);
       });
     });
-    gradient_.mix_slots(blocks_, mixing_row(head, 0), call_.p.mixing_blocks, strips_.front());
+    gradient_.mix_slots({.rows = blocks_,
+                         .sources = blocks_,
+                         .steps = Steps::all,
+                         .weights = mixing_row(head, 0),
+                         .ldw = call_.p.mixing_blocks},
+                        strips_.front());
   }
 
   // With the denominators in scratch.inverse: dU into scratch.d_o, 1 / den into scratch.inverse, d_den.
@@ -401,31 +394,27 @@ class Backward {
 
   // dS_b += sum_i m[i, b] G_i; replaces S when there is but one query head, which no longer needs it.
   void unmix_gradients(std::int64_t head) {
-    const auto sources = [&](std::int64_t b) {
-      switch (call_.p.options.masking) {
-        case Masking::none:
-          break;
-        case Masking::block_causal:
-          return Sources{std::clamp<std::int64_t>(b - i0_, 0, blocks_), blocks_};
-        case Masking::token_causal:
-          return Sources{std::clamp<std::int64_t>(b - i0_ + 1, 0, blocks_), blocks_};
-      }
-      return Sources{0, blocks_};
+    // Blocks before the call's own are seen by all its queries; of the others, a block by those from it on or behind
+    // it.
+    const bool causal = call_.p.options.masking != Masking::none;
+    const std::int64_t seen_by_all = causal ? i0_ : total_;
+    const std::int64_t skipped = call_.token_causal ? 1 : 0;
+    const auto unmix = [&](std::int64_t first, std::int64_t rows, std::int64_t first_source, Steps steps) {
+      const Mixing<T> mixing{.rows = rows,
+                             .sources = blocks_ - first_source,
+                             .steps = steps,
+                             .weights = mixing_row(head, i0_ + first_source) + first,
+                             .ldw = call_.p.mixing_blocks,
+                             .in = mixed(first_source),
+                             .ld_in = stride_,
+                             .out = d_S(first),
+                             .ld_out = stride_,
+                             .accumulate = head != first_head()};
+      mix(kernel_, team_, mixing, width_, strips_.data());
+      if (call_.has_paper_denominator()) gradient_.mix_z(mixing, first, first_source, strips_.front());
     };
-    const bool accumulate = head != first_head();
-    const T* weights = blocks_ > 0 ? mixing_row(head, i0_) : nullptr;
-    mix(kernel_, team_,
-        Mixing<T>{.rows = total_,
-                  .weights = weights,
-                  .ldw = call_.p.mixing_blocks,
-                  .in = mixed_,
-                  .ld_in = stride_,
-                  .out = d_S_,
-                  .ld_out = stride_,
-                  .accumulate = accumulate},
-        sources, width_, strips_.data());
-    if (call_.has_paper_denominator())
-      gradient_.mix_z(total_, weights, call_.p.mixing_blocks, sources, accumulate, strips_.front());
+    unmix(0, seen_by_all, 0, Steps::all);
+    if (causal) unmix(i0_, total_ - i0_, skipped, Steps::shrinking);
   }
 
   void add_final_state_gradient() {
@@ -550,6 +539,7 @@ class Backward {
   std::int64_t i0_ = 0;
   std::int64_t blocks_ = 0;
   std::int64_t total_ = 0;
+  Mixing<T> block_mixing_{};
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 //   2. per query head: S~_i = sum_b m[i, b] S_b (b < i when token-causal), z~_i likewise
 //   3. every block: O_i = phi(Q_i) S~_i / denominator
 // A token-causal block is walked in chunks: m[i, i] tril(Q K^T) V inside the chunk, and S~_i += m[i, i] K^T V after it.
+// With one query head per kv head, S~ takes the place of S.
 #include <algorithm>
 #include <deque>
 #include <vector>
@@ -40,8 +41,9 @@ class Forward {
   Forward(const Call<T>& call, const ForwardArgs* args, Workspace& w, Team team)
       : call_(call), args_(args), team_(team), kernel_(call.kernel), M_(call.most_blocks()),
         stride_(summary_stride<T>(call.p.key_dim, call.p.value_dim)), S_(w.take<T>(M_ * stride_)),
-        mixed_(w.take<T>(std::max<std::int64_t>(call.layout.most_blocks(), 1) * stride_)), weights_(w.take<T>(M_ * M_)),
-        denominator_(w, call, M_),
+        mixed_(call.group == 1 ? S_ + call.layout.first_block() * stride_
+                               : w.take<T>(std::max<std::int64_t>(call.layout.most_blocks(), 1) * stride_)),
+        weights_(w.take<T>(M_ * M_)), denominator_(w, call, M_),
         initial_(call, args == nullptr ? ConstSummaries{} : args->in.initial, call.p.initial_blocks()),
         final_(call, args == nullptr ? Summaries{} : args->final_state, call.final_blocks) {
     for (int worker = 0; worker < team.workers(); ++worker) {
@@ -95,7 +97,7 @@ class Forward {
       scratch.prefetch.clear();
       call_.prefetch(args_->in.k, *s_, kv_, next, call_.p.key_dim, scratch.prefetch);
       call_.prefetch(args_->in.v, *s_, kv_, next, call_.p.value_dim, scratch.prefetch);
-      if (call_.usable_in_place(call_.p.value_dim)) {
+      if (call_.usable_in_place(args_->in.v, call_.p.value_dim)) {
         const T* rows[kTileTokens];
         call_.rows_in_place(args_->in.v, *s_, kv_, chunk, rows);
         outer_product(kernel_, chunk.tokens, scratch.k, rows, call_.p.value_dim, S(i0_ + local), started,
@@ -134,23 +136,9 @@ class Forward {
 
   void mix_summaries(std::int64_t head) {
     mixing_ = call_.mixing(args_->in, head);
-    const std::int64_t M = call_.p.mixing_blocks;
-    const std::int64_t total = i0_ + blocks_;
-    for (std::int64_t i = 0; i < blocks_; ++i)
-      for (std::int64_t b = 0; b < call_.mixing_limit(i0_ + i, total); ++b)
-        weights_[b * blocks_ + i] = mixing_[(i0_ + i) * M + b];
-    const auto sources = [&](std::int64_t i) { return Sources{0, call_.mixing_limit(i0_ + i, total)}; };
-    mix(kernel_, team_,
-        Mixing<T>{.rows = blocks_,
-                  .weights = weights_,
-                  .ldw = blocks_,
-                  .in = S_,
-                  .ld_in = stride_,
-                  .out = mixed_,
-                  .ld_out = stride_,
-                  .accumulate = false},
-        sources, stride_ - kLine<T>, strips_.data());
-    if (call_.has_paper_denominator()) denominator_.mix_z(blocks_, weights_, sources, strips_.front());
+    block_mixing_ = mixing_for(call_, mixing_, i0_, blocks_, i0_ + blocks_, weights_);
+    mix(kernel_, team_, block_mixing_.with(S_, stride_, mixed_, stride_), stride_ - kLine<T>, strips_.data());
+    if (call_.has_paper_denominator()) denominator_.mix_z(block_mixing_, strips_.front());
   }
 
   void reference_denominators(std::int64_t head) {
@@ -162,7 +150,7 @@ class Forward {
         denominator_.query_slots(b, chunk, scratch.q_den, scratch.denominator);
       });
     });
-    denominator_.mix_slots(blocks_, weights_, strips_.front());
+    denominator_.mix_slots(block_mixing_, strips_.front());
   }
 
   void read_out(Scratch<T>& scratch, std::int64_t local, std::int64_t head) {
@@ -237,6 +225,7 @@ class Forward {
   std::int64_t i0_ = 0;
   std::int64_t blocks_ = 0;
   const T* mixing_ = nullptr;
+  Mixing<T> block_mixing_{};
 };
 
 }  // namespace

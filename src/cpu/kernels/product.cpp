@@ -34,58 +34,71 @@ struct ListedRows {
   const T* next() { return *rows++ + column; }
 };
 
-template <typename T, int MR, int NV, Order order, typename RowsOfB>
+template <typename T, int MR, int NV, Order order, Steps steps, typename RowsOfB>
 void product_tile(const Product<T>& p, std::int64_t row, std::int64_t column) {
   using V = Vector<T>;
-  const T* a = p.a + (order == Order::k_major ? row : row * kTileStride<T>);
+  const std::int64_t step_of_a = order == Order::k_major ? p.lda : 1;
+  const std::int64_t skipped = steps == Steps::shrinking ? row : 0;
+  const T* a = p.a + (order == Order::k_major ? row : row * kTileStride<T>)+skipped * step_of_a;
   T* c = p.c + row * p.ldc + column;
   RowsOfB rows_of_b = [&] {
     if constexpr (std::is_same_v<RowsOfB, ListedRows<T>>)
       return ListedRows<T>{p.b_rows, column};
     else
-      return EvenRows<T>{p.b + column, p.ldb};
+      return EvenRows<T>{p.b + skipped * p.ldb + column, p.ldb};
   }();
-  V acc[MR][NV];
-  if (p.accumulate) {
-    for (int r = 0; r < MR; ++r)
-      for (int j = 0; j < NV; ++j) acc[r][j] = load_vector(c + r * p.ldc + j * kLanes<T>);
-  } else {
-    for (int r = 0; r < MR; ++r)
-      for (int j = 0; j < NV; ++j) acc[r][j] = V{};
-  }
-  const auto one_step = [&]() __attribute__((always_inline)) {
+  // Unrolled, these loops leave the accumulators in registers; otherwise every tile copies them to the stack and back.
+  V acc[MR * NV];
+#pragma GCC unroll 32
+  for (int i = 0; i < MR * NV; ++i) acc[i] = p.accumulate ? load_vector(c + i / NV * p.ldc + i % NV * kLanes<T>) : V{};
+  // One step along k for rows [first, end) of the tile.
+  const auto step_for = [&](int first, int end) __attribute__((always_inline)) {
     const T* b = rows_of_b.next();
-    V bv[NV];
-    for (int j = 0; j < NV; ++j) bv[j] = load_vector(b + j * kLanes<T>);
-    for (int r = 0; r < MR; ++r) {
+#pragma GCC unroll 32
+    for (int i = 0; i < MR * NV; ++i) {
+      const int r = i / NV;
+      if (r < first || r >= end) continue;
       const T av = order == Order::k_major ? a[r] : a[r * kTileStride<T>];
-      for (int j = 0; j < NV; ++j) acc[r][j] = multiply_add(av, bv[j], acc[r][j]);
+      acc[i] = multiply_add(av, load_vector(b + i % NV * kLanes<T>), acc[i]);
     }
-    a += order == Order::k_major ? p.lda : 1;
+    a += step_of_a;
   };
-  constexpr std::int64_t kUnrolled = 4;
-  std::int64_t step = 0;
-  for (; step + kUnrolled <= p.k; step += kUnrolled) {
-    if (p.prefetch != nullptr) p.prefetch->issue_row();
-    for (int u = 0; u < kUnrolled; ++u) one_step();
+  const auto steps_for_all_rows = [&](std::int64_t count) __attribute__((always_inline)) {
+    constexpr int kStepsPerPrefetch = 4, kLinesPerPrefetch = 4;
+    for (std::int64_t step = 0; step < count; ++step) {
+      if (step % kStepsPerPrefetch == 0 && p.prefetch != nullptr) p.prefetch->issue_lines(kLinesPerPrefetch);
+      step_for(0, MR);
+    }
+  };
+  if constexpr (steps == Steps::all) {
+    steps_for_all_rows(p.k);
+  } else if constexpr (steps == Steps::growing) {
+    steps_for_all_rows(p.k + row);
+#pragma GCC unroll 16
+    for (int r = 0; r < MR - 1; ++r) step_for(r + 1, MR);
+  } else {
+#pragma GCC unroll 16
+    for (int r = 0; r < MR; ++r)
+      if (row + r < p.k) step_for(0, r + 1);
+    steps_for_all_rows(p.k - row - MR);
   }
-  for (; step < p.k; ++step) one_step();
-  for (int r = 0; r < MR; ++r)
-    for (int j = 0; j < NV; ++j) store_vector(c + r * p.ldc + j * kLanes<T>, acc[r][j]);
+#pragma GCC unroll 32
+  for (int i = 0; i < MR * NV; ++i) store_vector(c + i / NV * p.ldc + i % NV * kLanes<T>, acc[i]);
 }
 
 template <typename T>
 using TileFunction = void (*)(const Product<T>&, std::int64_t row, std::int64_t column);
 
 // tiles[rows - 1]
-template <typename T, int NV, Order order, typename RowsOfB, int... MR>
+template <typename T, int NV, Order order, Steps steps, typename RowsOfB, int... MR>
 constexpr std::array<TileFunction<T>, sizeof...(MR)> tile_functions(std::integer_sequence<int, MR...>) {
-  return {product_tile<T, MR + 1, NV, order, RowsOfB>...};
+  return {product_tile<T, MR + 1, NV, order, steps, RowsOfB>...};
 }
 
-template <typename T, int NV, Order order, typename RowsOfB>
+template <typename T, int NV, Order order, Steps steps, typename RowsOfB>
 void product_columns(const Product<T>& p, std::int64_t column) {
-  static constexpr auto kTiles = tile_functions<T, NV, order, RowsOfB>(std::make_integer_sequence<int, kTileRows>{});
+  static constexpr auto kTiles =
+      tile_functions<T, NV, order, steps, RowsOfB>(std::make_integer_sequence<int, kTileRows>{});
   const std::int64_t tiles = (p.m + kTileRows - 1) / kTileRows;
   std::int64_t row = 0;
   for (std::int64_t tile = 0; tile < tiles; ++tile) {
@@ -95,27 +108,33 @@ void product_columns(const Product<T>& p, std::int64_t column) {
   }
 }
 
-template <typename T, Order order, typename RowsOfB>
+template <typename T, Order order, Steps steps, typename RowsOfB = EvenRows<T>>
 void product(const Product<T>& p) {
   constexpr std::int64_t kWidth = kTileVectors * kLanes<T>;
   std::int64_t column = 0;
-  for (; column + kWidth <= p.n; column += kWidth) product_columns<T, kTileVectors, order, RowsOfB>(p, column);
-  for (; column < p.n; column += kLanes<T>) product_columns<T, 1, order, RowsOfB>(p, column);
+  for (; column + kWidth <= p.n; column += kWidth) product_columns<T, kTileVectors, order, steps, RowsOfB>(p, column);
+  for (; column < p.n; column += kLanes<T>) product_columns<T, 1, order, steps, RowsOfB>(p, column);
 }
 
 }  // namespace
 
 template <typename T>
 void product_k_major(const Product<T>& p) {
-  if (p.b_rows != nullptr)
-    product<T, Order::k_major, ListedRows<T>>(p);
-  else
-    product<T, Order::k_major, EvenRows<T>>(p);
+  if (p.b_rows != nullptr) return product<T, Order::k_major, Steps::all, ListedRows<T>>(p);
+  switch (p.steps) {
+    case Steps::all:
+      return product<T, Order::k_major, Steps::all>(p);
+    case Steps::growing:
+      return product<T, Order::k_major, Steps::growing>(p);
+    case Steps::shrinking:
+      return product<T, Order::k_major, Steps::shrinking>(p);
+  }
 }
 
 template <typename T>
 void product_rows(const Product<T>& p) {
-  product<T, Order::rows, EvenRows<T>>(p);
+  if (p.steps == Steps::growing) return product<T, Order::rows, Steps::growing>(p);
+  product<T, Order::rows, Steps::all>(p);
 }
 
 template void product_k_major(const Product<float>&);
