@@ -45,10 +45,11 @@ void run_forward(const Problem& p, const Args& args) {
   cpu::forward(p, args, args.run.parallel != nullptr ? *args.run.parallel : default_parallel());
 }
 
-// Also for an empty problem: gradients of weights are zero then.
+// Also without tokens: gradients of weights are zero then.
 template <typename Problem, typename Args>
 void run_backward(const Problem& p, const Args& args) {
   validate(p, args);
+  if (rows_of(p).width() == 0) return;
   if (p.device == Device::cuda) return cuda::backward(p, args);
   cpu::backward(p, args, args.run.parallel != nullptr ? *args.run.parallel : default_parallel());
 }

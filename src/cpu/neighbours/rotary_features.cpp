@@ -3,6 +3,7 @@
 // Backward, with d_f = rotate^T(d_y) + d_plain and d_u = d_f phi'(u):
 //   d_weight = sum d_u xhat    d_x = (d_xhat - xhat mean(d_xhat xhat)) / rms, d_xhat = d_u weight
 #include <cmath>
+#include <type_traits>
 
 #include "core/feature_map.hpp"
 #include "cpu/neighbours/neighbours.hpp"
@@ -15,13 +16,39 @@ using neighbours::NormScope;
 using neighbours::RotaryFeatures;
 using neighbours::RotaryLayout;
 
-// Turns the pairs of every head of a row, forth (`direction` 1) or back (-1), in place.
+// Calls visit with phi's map as a constant, so that loops over elements have no switch inside.
+template <typename Visit>
+void with_constant(FeatureMap map, Visit&& visit) {
+  switch (map) {
+    case FeatureMap::identity:
+      return visit(std::integral_constant<FeatureMap, FeatureMap::identity>{});
+    case FeatureMap::relu:
+      return visit(std::integral_constant<FeatureMap, FeatureMap::relu>{});
+    case FeatureMap::elu_plus_one:
+      return visit(std::integral_constant<FeatureMap, FeatureMap::elu_plus_one>{});
+    case FeatureMap::exp:
+      return visit(std::integral_constant<FeatureMap, FeatureMap::exp>{});
+    case FeatureMap::squared_relu:
+      return visit(std::integral_constant<FeatureMap, FeatureMap::squared_relu>{});
+  }
+}
+
+// Turns `count` pairs (a[kStride j], b[kStride j]), forth (`direction` 1) or back (-1).
+template <int kStride, typename T>
+void turn(std::int64_t count, T* a, T* b, const T* cos, const T* sin, T direction) {
+  for (std::int64_t j = 0; j < count; ++j) {
+    const T s = sin[j] * direction, x = a[kStride * j], y = b[kStride * j];
+    a[kStride * j] = x * cos[j] - y * s;
+    b[kStride * j] = x * s + y * cos[j];
+  }
+}
+
+// Turns the pairs of every head of a row in place.
 template <typename T>
-void rotate(const RotaryFeatures& p, const RotaryFeatures::Inputs& in, const RowIndex& row, int direction,
+void rotate(const RotaryFeatures& p, const RotaryFeatures::Inputs& in, const RowIndex& row, T direction,
             std::vector<T>& values) {
   const neighbours::Rotary& rotary = p.rotary;
   const std::int64_t pairs = rotary.all_pairs();
-  if (rotary.axes == 0 || pairs == 0) return;
   std::array<std::int64_t, 3> coordinates{};
   std::int64_t token = row.token;
   for (int axis = rotary.axes - 1; axis >= 0; --axis) {
@@ -29,22 +56,20 @@ void rotate(const RotaryFeatures& p, const RotaryFeatures::Inputs& in, const Row
     coordinates[a] = token % rotary.sizes[a];
     token /= rotary.sizes[a];
   }
-  const bool half = rotary.layout == RotaryLayout::half;
-  std::int64_t pair = 0, table = row.batch * in.table_stride;
+  std::int64_t first = 0, table = row.batch * in.table_stride;
   for (std::size_t axis = 0; axis < static_cast<std::size_t>(rotary.axes); ++axis) {
-    const std::int64_t entry = table + coordinates[axis] * rotary.pairs[axis];
-    for (std::int64_t j = 0; j < rotary.pairs[axis]; ++j, ++pair) {
-      const T cos = static_cast<const T*>(in.cos)[entry + j];
-      const T sin = static_cast<const T*>(in.sin)[entry + j] * static_cast<T>(direction);
-      for (auto head = values.begin(); head != values.end(); head += p.dim) {
-        T& a = head[half ? pair : 2 * pair];
-        T& b = head[half ? pair + pairs : 2 * pair + 1];
-        const T turned = a * cos - b * sin;
-        b = a * sin + b * cos;
-        a = turned;
-      }
+    const std::int64_t count = rotary.pairs[axis], entry = table + coordinates[axis] * count;
+    const T* const cos = static_cast<const T*>(in.cos) + entry;
+    const T* const sin = static_cast<const T*>(in.sin) + entry;
+    for (std::size_t head = 0; head < values.size(); head += static_cast<std::size_t>(p.dim)) {
+      T* const x = values.data() + head;
+      if (rotary.layout == RotaryLayout::half)
+        turn<1>(count, x + first, x + pairs + first, cos, sin, direction);
+      else
+        turn<2>(count, x + 2 * first, x + 2 * first + 1, cos, sin, direction);
     }
-    table += rotary.sizes[axis] * rotary.pairs[axis];
+    first += count;
+    table += rotary.sizes[axis] * count;
   }
 }
 
@@ -70,9 +95,11 @@ void forward(const RotaryFeatures& p, const RotaryFeatures::Forward& args, const
         const T factor = inverse_rms(f, p.norm_eps);
         for (std::int64_t i = 0; i < width; ++i) f[i] *= factor * weight[i];
       }
-      for (std::int64_t i = 0; i < width; ++i) f[i] = phi(p.feature_map, f[i]) + static_cast<T>(p.feature_eps);
+      with_constant(p.feature_map, [&](auto map) {
+        for (T& value : f) value = phi(map(), value) + static_cast<T>(p.feature_eps);
+      });
       if (args.plain.data != nullptr) write_row<Element>(rows, args.plain, row, f.data());
-      rotate(p, args.in, row, 1, f);
+      rotate(p, args.in, row, T(1), f);
       write_row<Element>(rows, args.y, row, f.data());
     });
   });
@@ -94,7 +121,7 @@ void backward(const RotaryFeatures& p, const RotaryFeatures::Backward& args, con
       read_row<Element>(rows, args.in.x, row, xhat.data());
       if (args.d_y.data != nullptr) {
         read_row<Element>(rows, args.d_y, row, d.data());
-        rotate(p, args.in, row, -1, d);
+        rotate(p, args.in, row, T(-1), d);
       } else {
         std::fill(d.begin(), d.end(), T(0));
       }
@@ -102,14 +129,15 @@ void backward(const RotaryFeatures& p, const RotaryFeatures::Backward& args, con
         read_row<Element>(rows, args.d_plain, row, d_plain.data());
         for (std::int64_t i = 0; i < width; ++i) d[i] += d_plain[i];
       }
-      if (p.norm == NormScope::none) {
-        for (std::int64_t i = 0; i < width; ++i) d[i] *= phi_derivative(p.feature_map, xhat[i]);
-      } else {
-        const T factor = inverse_rms(xhat, p.norm_eps);
+      const bool normed = p.norm != NormScope::none;
+      const T factor = normed ? inverse_rms(xhat, p.norm_eps) : T(1);
+      with_constant(p.feature_map, [&](auto map) {
         for (std::int64_t i = 0; i < width; ++i) {
           xhat[i] *= factor;
-          d[i] *= phi_derivative(p.feature_map, xhat[i] * weight[i]);
+          d[i] *= phi_derivative(map(), xhat[i] * weight[i]);
         }
+      });
+      if (normed) {
         if (d_weight != nullptr)
           for (std::int64_t i = 0; i < width; ++i) d_weight[i] += d[i] * xhat[i];
         for (std::int64_t i = 0; i < width; ++i) d[i] *= weight[i];

@@ -10,7 +10,7 @@ namespace {
 using namespace rows;
 using neighbours::GatedNorm;
 
-constexpr int kFew = 64;  // chunks of a row that get a thread each
+constexpr int kFew = 32;  // chunks of a row that get a thread each
 
 template <typename T>
 __device__ __forceinline__ T sigmoid(T x) {
@@ -29,10 +29,14 @@ __global__ void __launch_bounds__(kMostThreads<K>)
   const auto* const gate_row = static_cast<const Element*>(in.gate.data) + offset_of(in.gate, row);
   auto* const y_row = static_cast<Element*>(y.data) + offset_of(y, row);
 
-  T x[kHeld<K>][V], squares[1] = {T(0)};
+  T x[kHeld<K>][V], gate[kHeld<K>][V], squares[1] = {T(0)};
+  const auto read = [&](int k, const VectorChunk& at) {
+    load<V>(x_row + at.in(in.x), x[k]);
+    if (in.gate.data != nullptr) load<V>(gate_row + at.in(in.gate), gate[k]);
+  };
   if (row.active)
     for_each_chunk<K>(g, lane, [&](int k, int chunk) {
-      load<V>(x_row + vector_chunk<V>(g, chunk).in(in.x), x[k]);
+      read(k, vector_chunk<V>(g, chunk));
 #pragma unroll
       for (int i = 0; i < V; ++i) squares[0] += x[k][i] * x[k][i];
     });
@@ -43,14 +47,12 @@ __global__ void __launch_bounds__(kMostThreads<K>)
     const VectorChunk at = vector_chunk<V>(g, chunk);
     T weight[V];
     load_any<V>(in.weight.data, in.weight.dtype, at.column, T(1), weight);
-    if constexpr (K == 0) load<V>(x_row + at.in(in.x), x[k]);
+    if constexpr (K == 0) read(k, at);
 #pragma unroll
     for (int i = 0; i < V; ++i) x[k][i] *= inverse_rms * weight[i];
     if (in.gate.data != nullptr) {
-      T gate[V];
-      load<V>(gate_row + at.in(in.gate), gate);
 #pragma unroll
-      for (int i = 0; i < V; ++i) x[k][i] *= gate[i] * sigmoid(gate[i]);
+      for (int i = 0; i < V; ++i) x[k][i] *= gate[k][i] * sigmoid(gate[k][i]);
     }
     store<V>(y_row + at.in(y), x[k]);
   });
@@ -79,10 +81,11 @@ __global__ void __launch_bounds__(kMostThreads<K>)
       auto* const d_gate_row = static_cast<Element*>(d_gate.data) + offset_of(d_gate, row);
       auto* const d_x_row = static_cast<Element*>(d_x.data) + offset_of(d_x, row);
 
-      T xhat[kHeld<K>][V], d[kHeld<K>][V];
+      T xhat[kHeld<K>][V], d[kHeld<K>][V], gate[kHeld<K>][V];
       const auto read = [&](int k, const VectorChunk& at) {
         load<V>(x_row + at.in(in.x), xhat[k]);
         load<V>(d_y_row + at.in(d_y), d[k]);
+        if (in.gate.data != nullptr) load<V>(gate_row + at.in(in.gate), gate[k]);
       };
       T squares[1] = {T(0)};
       if (row.active)
@@ -101,15 +104,13 @@ __global__ void __launch_bounds__(kMostThreads<K>)
 #pragma unroll
         for (int i = 0; i < V; ++i) xhat[k][i] *= inverse_rms;
         if (in.gate.data != nullptr) {
-          T gate[V];
-          load<V>(gate_row + at.in(in.gate), gate);
 #pragma unroll
           for (int i = 0; i < V; ++i) {
-            const T s = sigmoid(gate[i]), silu = gate[i] * s;
-            gate[i] = d[k][i] * xhat[k][i] * weight[i] * (s + silu * (T(1) - s));
+            const T s = sigmoid(gate[k][i]), silu = gate[k][i] * s;
+            gate[k][i] = d[k][i] * xhat[k][i] * weight[i] * (s + silu * (T(1) - s));
             d[k][i] *= silu;
           }
-          if (first) store<V>(d_gate_row + at.in(d_gate), gate);
+          if (first) store<V>(d_gate_row + at.in(d_gate), gate[k]);
         }
 #pragma unroll
         for (int i = 0; i < V; ++i) {

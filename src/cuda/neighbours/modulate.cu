@@ -15,7 +15,7 @@ using neighbours::Modulation;
 using ConstRows = Modulate::BasicRows<const void*>;
 using MutableRows = Modulate::BasicRows<void*>;
 
-constexpr int kFew = 64;                         // chunks of a row that get a thread each
+constexpr int kFew = 32;                         // chunks of a row that get a thread each
 constexpr std::int64_t kBlocksWanted = 1 << 13;  // more blocks than this are joined into walks
 
 template <typename Pointer>
@@ -23,18 +23,29 @@ __device__ __forceinline__ std::int64_t offset_of(const Modulate::BasicRows<Poin
   return row.batch * rows.batch_stride + row.token * rows.token_stride;
 }
 
-// The map from xhat to y, one chunk of it: y = xhat gain + offset.
+// From xhat to y, in place. One parameter after the other: few registers, many rows in flight.
 template <int V, typename T>
-__device__ __forceinline__ void load_map(const Modulate::Inputs& in, const Place& row, int column, T* gain, T* offset) {
-  T scale[V], bias[V];
-  load_any<V>(in.scale.data, in.scale.dtype, offset_of(in.scale, row) + column, T(0), scale);
-  load_any<V>(in.shift.data, in.shift.dtype, offset_of(in.shift, row) + column, T(0), offset);
-  load_any<V>(in.weight.data, in.weight.dtype, column, T(1), gain);
-  load_any<V>(in.bias.data, in.bias.dtype, column, T(0), bias);
+__device__ __forceinline__ void modulate_chunk(const Modulate::Inputs& in, const Place& row, int column, T* x) {
+  T parameter[V];
+  if (in.weight.data != nullptr) {
+    load_any<V>(in.weight.data, in.weight.dtype, column, T(1), parameter);
 #pragma unroll
-  for (int i = 0; i < V; ++i) {
-    gain[i] *= T(1) + scale[i];
-    offset[i] += bias[i] * (T(1) + scale[i]);
+    for (int i = 0; i < V; ++i) x[i] *= parameter[i];
+  }
+  if (in.bias.data != nullptr) {
+    load_any<V>(in.bias.data, in.bias.dtype, column, T(0), parameter);
+#pragma unroll
+    for (int i = 0; i < V; ++i) x[i] += parameter[i];
+  }
+  if (in.scale.data != nullptr) {
+    load_any<V>(in.scale.data, in.scale.dtype, offset_of(in.scale, row) + column, T(0), parameter);
+#pragma unroll
+    for (int i = 0; i < V; ++i) x[i] *= T(1) + parameter[i];
+  }
+  if (in.shift.data != nullptr) {
+    load_any<V>(in.shift.data, in.shift.dtype, offset_of(in.shift, row) + column, T(0), parameter);
+#pragma unroll
+    for (int i = 0; i < V; ++i) x[i] += parameter[i];
   }
 }
 
@@ -82,10 +93,9 @@ __global__ void __launch_bounds__(kMostThreads<K>)
     if (row.active)
       for_each_chunk<K>(g, lane, [&](int k, int chunk) {
         if constexpr (K == 0) read(k, chunk);
-        T gain[V], offset[V];
-        load_map<V>(in, row, chunk * V, gain, offset);
 #pragma unroll
-        for (int i = 0; i < V; ++i) x[k][i] = (x[k][i] - mean) * inverse_deviation * gain[i] + offset[i];
+        for (int i = 0; i < V; ++i) x[k][i] = (x[k][i] - mean) * inverse_deviation;
+        modulate_chunk<V>(in, row, chunk * V, x[k]);
         store<V>(y_row + chunk * V, x[k]);
       });
   }

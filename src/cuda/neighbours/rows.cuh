@@ -1,8 +1,8 @@
 // Rows of the neighbours on CUDA: who holds which elements, reading, writing, sums along a row and over rows.
 //
 // A row is cut into chunks (a 16-byte vector, or two for a rotation) that stay in registers from the first reading to
-// the writing: K per thread. Rows of up to 32 chunks share a block of 256 threads; a longer row has a block of its own.
-// Kernels with K = 0 read a chunk again whenever they need it and keep their sums in memory; with vectors of one
+// the writing: K per thread. Rows that a warp can hold share a block of 256 threads; a longer row has a block of its
+// own. Kernels with K = 0 read a chunk again whenever they need it and keep their sums in memory; with vectors of one
 // element they serve every width and alignment.
 #pragma once
 
@@ -153,9 +153,9 @@ inline Geometry make_geometry(const Rows& rows, int chunks, int chunks_per_threa
   g.rows_per_block = 1;
   if (chunks_per_thread == 0) {
     g.threads = std::min(kSharedBlock, (chunks + kWarp - 1) / kWarp * kWarp);
-  } else if (chunks <= kWarp && chunks_per_thread == 1) {
+  } else if (chunks <= chunks_per_thread * kWarp) {
     g.threads = 1;
-    while (g.threads < chunks) g.threads *= 2;
+    while (g.threads * chunks_per_thread < chunks) g.threads *= 2;
     g.rows_per_block = kSharedBlock / g.threads;
   } else {
     const int needed = (chunks + chunks_per_thread - 1) / chunks_per_thread;
