@@ -5,15 +5,16 @@ JOBS ?= $(shell nproc)
 # Where no GPU will run it, the CUDA back end is compiled for one kind of GPU only.
 CONFIGURE := $(if $(wildcard /dev/nvidia0),,-DMHLA_CUDA_ARCHITECTURES=90a-real)
 
-.PHONY: help demo test check build bootstrap python-package format-check tidy asan bench format clean
+.PHONY: help demo test gpu-test check build bootstrap python-package format-check tidy asan bench format clean
 
 help:
-	@echo "make demo    build everything and run the demonstration (out/demo/report.html)"
-	@echo "make test    build everything and run every test"
-	@echo "make check   formatting, clang-tidy and the sanitizer build"
-	@echo "make bench   the operator against PyTorch on this machine"
-	@echo "make format  format the sources in place"
-	@echo "make clean   remove build folders and outputs"
+	@echo "make demo      build everything and run the demonstration (out/demo/report.html)"
+	@echo "make test      build everything and run every test"
+	@echo "make gpu-test  build everything and run the tests that need a GPU"
+	@echo "make check     formatting, clang-tidy and the sanitizer build"
+	@echo "make bench     the operator against PyTorch on this machine"
+	@echo "make format    format the sources in place"
+	@echo "make clean     remove build folders and outputs"
 
 bootstrap:
 	@tools/bootstrap.sh
@@ -36,6 +37,10 @@ python-package: bootstrap $(python_stamp)
 $(python_stamp): $(python_sources)
 	@CMAKE_ARGS="$(CONFIGURE)" CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) $(PYTHON) -m pip install --quiet --no-build-isolation --no-deps --force-reinstall .
 	@touch $@
+
+gpu-test: build python-package
+	@ctest --preset release -L gpu
+	@$(PYTHON) -m pytest -q tests/python -m gpu
 
 check: format-check tidy asan
 

@@ -1,13 +1,11 @@
 # The CUDA back end inside libmhla, or what stands in for it. Its runtime is linked in statically and kept to itself: users of
 # the shared library need no CUDA, and a torch in the same process keeps its own.
-file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/cuda/*.cu ${CMAKE_CURRENT_SOURCE_DIR}/cuda/*.cpp)
-list(FILTER cuda_sources EXCLUDE REGEX "/(device\\.cu|without_cuda\\.cpp)$|/neighbours/")
-file(GLOB neighbour_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/cuda/neighbours/*.cu)
-if(NOT cuda_sources OR NOT MHLA_CUDA_FOUND)
+if(NOT MHLA_CUDA_FOUND)
   target_sources(mhla PRIVATE cuda/without_cuda.cpp cuda/neighbours/without_cuda.cpp)
   return()
 endif()
-target_sources(mhla PRIVATE ${cuda_sources} ${neighbour_sources} cuda/device.cu)
+file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/cuda/*.cu)
+target_sources(mhla PRIVATE ${cuda_sources})
 set_target_properties(mhla PROPERTIES CUDA_ARCHITECTURES "${MHLA_CUDA_ARCHITECTURES}" CUDA_RUNTIME_LIBRARY None)
 target_compile_options(mhla PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr>)
 target_link_libraries(mhla PRIVATE CUDA::cudart_static)

@@ -163,6 +163,14 @@ def test_an_initial_state_on_another_device_is_named():
         mhla.attention(q, k, v, mixing, partition=4, causal=True, initial_state=state, initial_tokens=4)
 
 
+def test_streaming_names_a_tensor_that_is_not_on_the_cpu():
+    q, k, v, mixing = random_inputs(LINE, device="cuda")
+    state = mhla.State(mixing, batch=2, heads=2, kv_heads=2, key_dim=5, value_dim=4, block_size=4, dtype=torch.float64)
+    with pytest.raises(ValueError, match="^q has device cuda:0; it must be cpu"):
+        state.prefill(q, k, v)
+    assert state.tokens == 0
+
+
 def test_the_device_of_the_tensors_is_used_whichever_is_current():
     last = torch.cuda.device_count() - 1
     inputs = [x.to(f"cuda:{last}") for x in image_inputs()]
