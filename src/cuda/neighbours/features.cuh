@@ -1,59 +1,43 @@
-// phi and its derivative over a few elements in registers.
+// phi over the elements of a chunk: which map it is is asked once, not for each element.
 #pragma once
 
-#include <cuda_runtime.h>
-
-#include "mhla/types.hpp"
+#include "cuda/support/element.cuh"
 
 namespace mhla::cuda {
 
-template <int kCount, typename T>
-__device__ __forceinline__ void apply_phi(FeatureMap map, T* x) {
-  switch (map) {
+// Calls visit with a Feature whose map is a constant.
+template <typename Visit>
+__device__ __forceinline__ void with_constant_map(const Feature& feature, Visit&& visit) {
+  switch (feature.map) {
     case FeatureMap::identity:
-      return;
+      return visit(Feature{FeatureMap::identity, feature.eps});
     case FeatureMap::relu:
-#pragma unroll
-      for (int i = 0; i < kCount; ++i) x[i] = x[i] < T(0) ? T(0) : x[i];
-      return;
+      return visit(Feature{FeatureMap::relu, feature.eps});
     case FeatureMap::elu_plus_one:
-#pragma unroll
-      for (int i = 0; i < kCount; ++i) x[i] = x[i] > T(0) ? x[i] + T(1) : exp(x[i]);
-      return;
+      return visit(Feature{FeatureMap::elu_plus_one, feature.eps});
     case FeatureMap::exp:
-#pragma unroll
-      for (int i = 0; i < kCount; ++i) x[i] = exp(x[i]);
-      return;
+      return visit(Feature{FeatureMap::exp, feature.eps});
     case FeatureMap::squared_relu:
-#pragma unroll
-      for (int i = 0; i < kCount; ++i) x[i] = x[i] < T(0) ? T(0) : x[i] * x[i];
-      return;
+      return visit(Feature{FeatureMap::squared_relu, feature.eps});
   }
+}
+
+// x[i] = phi(x[i]) + eps
+template <int kCount, typename T>
+__device__ __forceinline__ void apply(const Feature& feature, T* x) {
+  with_constant_map(feature, [&](const Feature& f) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) x[i] = f(x[i]);
+  });
 }
 
 // d[i] *= phi'(x[i])
 template <int kCount, typename T>
-__device__ __forceinline__ void multiply_by_phi_derivative(FeatureMap map, const T* x, T* d) {
-  switch (map) {
-    case FeatureMap::identity:
-      return;
-    case FeatureMap::relu:
+__device__ __forceinline__ void multiply_by_derivative(const Feature& feature, const T* x, T* d) {
+  with_constant_map(feature, [&](const Feature& f) {
 #pragma unroll
-      for (int i = 0; i < kCount; ++i) d[i] *= x[i] > T(0) ? T(1) : T(0);
-      return;
-    case FeatureMap::elu_plus_one:
-#pragma unroll
-      for (int i = 0; i < kCount; ++i) d[i] *= x[i] > T(0) ? T(1) : exp(x[i]);
-      return;
-    case FeatureMap::exp:
-#pragma unroll
-      for (int i = 0; i < kCount; ++i) d[i] *= exp(x[i]);
-      return;
-    case FeatureMap::squared_relu:
-#pragma unroll
-      for (int i = 0; i < kCount; ++i) d[i] *= x[i] > T(0) ? T(2) * x[i] : T(0);
-      return;
-  }
+    for (int i = 0; i < kCount; ++i) d[i] *= f.derivative(x[i]);
+  });
 }
 
 }  // namespace mhla::cuda

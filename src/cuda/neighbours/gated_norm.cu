@@ -19,8 +19,8 @@ __device__ __forceinline__ T sigmoid(T x) {
 
 template <typename Element, int V, int K>
 __global__ void __launch_bounds__(kMostThreads<K>)
-    gated_norm_forward(Geometry g, GatedNorm::Inputs in, Tensor y, ArithmeticOf<Element> eps) {
-  using T = ArithmeticOf<Element>;
+    gated_norm_forward(Geometry g, GatedNorm::Inputs in, Tensor y, Accumulator<Element> eps) {
+  using T = Accumulator<Element>;
   const int lane = lane_of(g);
   std::int64_t batch, tile;
   divide(blockIdx.x, g.tiles, batch, tile);
@@ -61,8 +61,8 @@ __global__ void __launch_bounds__(kMostThreads<K>)
 template <typename Element, int V, int K>
 __global__ void __launch_bounds__(kMostThreads<K>)
     gated_norm_backward(Geometry g, Slots slots, GatedNorm::Inputs in, ConstTensor d_y, Tensor d_x, Tensor d_gate,
-                        ArithmeticOf<Element>* partial, ArithmeticOf<Element> eps) {
-  using T = ArithmeticOf<Element>;
+                        Accumulator<Element>* partial, Accumulator<Element> eps) {
+  using T = Accumulator<Element>;
   const int lane = lane_of(g);
   T* const slot = partial != nullptr ? partial + blockIdx.x * g.width : nullptr;
   T d_weight[kHeld<K>][V] = {};
@@ -167,9 +167,9 @@ void forward(const GatedNorm& p, const GatedNorm::Forward& args) {
     const Geometry g = make_geometry(rows, static_cast<int>(rows.width() / kV), K);
     const unsigned blocks = grid_of(g.batch * g.tiles, "gated_norm");
     gated_norm_forward<Element, kV, K><<<blocks, g.block(), 0, static_cast<cudaStream_t>(args.run.stream)>>>(
-        g, args.in, args.y, static_cast<ArithmeticOf<Element>>(p.eps));
+        g, args.in, args.y, static_cast<Accumulator<Element>>(p.eps));
   });
-  check_launch("gated_norm");
+  check(cudaGetLastError(), "gated_norm");
 }
 
 void backward(const GatedNorm& p, const GatedNorm::Backward& args) {
@@ -180,13 +180,13 @@ void backward(const GatedNorm& p, const GatedNorm::Backward& args) {
   const bool vectorised =
       vectors_fit(p, args.in) && vectorisable(args.d_y, V) && vectorisable(args.d_x, V) && vectorisable(args.d_gate, V);
   with_variant(p.dtype, vectorised, rows.width() / V, kFew, [&]<typename Element, int kV, int K>() {
-    using T = ArithmeticOf<Element>;
+    using T = Accumulator<Element>;
     const Geometry g = make_geometry(rows, static_cast<int>(rows.width() / kV), K);
     T* const partial = args.d_weight.data != nullptr ? static_cast<T*>(args.run.workspace) : nullptr;
     gated_norm_backward<Element, kV, K>
         <<<grid_of(slots.count(), "gated_norm"), g.block(), shared_bytes<T>(g), stream>>>(
             g, slots, args.in, args.d_y, args.d_x, args.d_gate, partial, static_cast<T>(p.eps));
-    check_launch("gated_norm_backward");
+    check(cudaGetLastError(), "gated_norm_backward");
     if (partial != nullptr) launch_add_slots<T>(partial, slots.count(), rows.width(), args.d_weight, stream);
   });
 }

@@ -76,8 +76,8 @@ __device__ __forceinline__ void statistics(const Geometry& g, int lane, bool act
 // A block walks over `walk` tiles of one batch row, whose scale and shift it finds in its cache again.
 template <typename Element, int V, int K>
 __global__ void __launch_bounds__(kMostThreads<K>)
-    modulate_forward(Geometry g, std::int64_t walk, Modulate::Inputs in, Tensor y, ArithmeticOf<Element> eps) {
-  using T = ArithmeticOf<Element>;
+    modulate_forward(Geometry g, std::int64_t walk, Modulate::Inputs in, Tensor y, Accumulator<Element> eps) {
+  using T = Accumulator<Element>;
   const int lane = lane_of(g);
   std::int64_t batch, first;
   divide(blockIdx.x, (g.tiles + walk - 1) / walk, batch, first);
@@ -106,9 +106,9 @@ __global__ void __launch_bounds__(kMostThreads<K>)
 template <typename Element, int V, int K>
 __global__ void __launch_bounds__(kMostThreads<K>)
     modulate_backward(Geometry g, Slots slots, bool per_token, Modulate::Inputs in, ConstTensor d_y, Tensor d_x,
-                      MutableRows d_scale, MutableRows d_shift, ArithmeticOf<Element>* partial,
-                      ArithmeticOf<Element> eps) {
-  using T = ArithmeticOf<Element>;
+                      MutableRows d_scale, MutableRows d_shift, Accumulator<Element>* partial,
+                      Accumulator<Element> eps) {
+  using T = Accumulator<Element>;
   const int lane = lane_of(g);
   T* const slot_A = partial != nullptr ? partial + blockIdx.x * g.width : nullptr;
   T* const slot_E = partial != nullptr ? slot_A + slots.count() * g.width : nullptr;
@@ -265,9 +265,9 @@ void forward(const Modulate& p, const Modulate::Forward& args) {
     const std::int64_t walk = std::clamp<std::int64_t>(g.batch * g.tiles / kBlocksWanted, 1, g.tiles);
     const unsigned blocks = grid_of(g.batch * ((g.tiles + walk - 1) / walk), "modulate");
     modulate_forward<Element, kV, K><<<blocks, g.block(), 0, static_cast<cudaStream_t>(args.run.stream)>>>(
-        g, walk, args.in, args.y, static_cast<ArithmeticOf<Element>>(p.eps));
+        g, walk, args.in, args.y, static_cast<Accumulator<Element>>(p.eps));
   });
-  check_launch("modulate");
+  check(cudaGetLastError(), "modulate");
 }
 
 void backward(const Modulate& p, const Modulate::Backward& args) {
@@ -282,12 +282,12 @@ void backward(const Modulate& p, const Modulate::Backward& args) {
   const bool weights = args.d_weight.data != nullptr || args.d_bias.data != nullptr;
   const bool modulations = !per_token && (args.d_scale.data != nullptr || args.d_shift.data != nullptr);
   with_variant(p.dtype, vectorised, rows.width() / V, kFew, [&]<typename Element, int kV, int K>() {
-    using T = ArithmeticOf<Element>;
+    using T = Accumulator<Element>;
     const Geometry g = make_geometry(rows, static_cast<int>(rows.width() / kV), K);
     T* const partial = weights || modulations ? static_cast<T*>(args.run.workspace) : nullptr;
     modulate_backward<Element, kV, K><<<grid_of(slots.count(), "modulate"), g.block(), shared_bytes<T>(g), stream>>>(
         g, slots, per_token, args.in, args.d_y, args.d_x, args.d_scale, args.d_shift, partial, static_cast<T>(p.eps));
-    check_launch("modulate_backward");
+    check(cudaGetLastError(), "modulate_backward");
     const std::int64_t tiles = (g.width + kWarp - 1) / kWarp;
     const dim3 block(kWarp, kWarp);
     if (modulations && p.batch > 0)
@@ -296,7 +296,7 @@ void backward(const Modulate& p, const Modulate::Backward& args) {
     if (weights)
       weight_gradients<T><<<static_cast<unsigned>(tiles), block, 0, stream>>>(
           partial, slots, g.width, per_token, args.in.scale, args.d_weight, args.d_bias);
-    check_launch("modulate_backward");
+    check(cudaGetLastError(), "modulate_backward");
   });
 }
 

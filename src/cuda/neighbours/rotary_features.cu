@@ -160,15 +160,14 @@ template <typename T>
 struct Settings {
   bool normed;
   T norm_eps;
-  FeatureMap feature_map;
-  T feature_eps;
+  Feature feature;
 };
 
 template <typename Element, int V, int K>
 __global__ void __launch_bounds__(kMostThreads<K>)
-    rotary_features_forward(Geometry g, Pairs pairs, Settings<ArithmeticOf<Element>> settings,
-                            RotaryFeatures::Inputs in, Tensor y, Tensor plain) {
-  using T = ArithmeticOf<Element>;
+    rotary_features_forward(Geometry g, Pairs pairs, Settings<Accumulator<Element>> settings, RotaryFeatures::Inputs in,
+                            Tensor y, Tensor plain) {
+  using T = Accumulator<Element>;
   const int lane = lane_of(g);
   std::int64_t batch, tile;
   divide(blockIdx.x, g.tiles, batch, tile);
@@ -197,9 +196,7 @@ __global__ void __launch_bounds__(kMostThreads<K>)
 #pragma unroll
       for (int i = 0; i < 2 * V; ++i) f[k][i] *= inverse_rms * weight[i];
     }
-    apply_phi<2 * V>(settings.feature_map, f[k]);
-#pragma unroll
-    for (int i = 0; i < 2 * V; ++i) f[k][i] += settings.feature_eps;
+    apply<2 * V>(settings.feature, f[k]);
     if (plain.data != nullptr) store_chunk<V>(plain, plain_row, at, f[k]);
     rotate<V>(pairs, angles, at, T(1), f[k]);
     store_chunk<V>(y, y_row, at, f[k]);
@@ -208,10 +205,10 @@ __global__ void __launch_bounds__(kMostThreads<K>)
 
 template <typename Element, int V, int K>
 __global__ void __launch_bounds__(kMostThreads<K>)
-    rotary_features_backward(Geometry g, Slots slots, Pairs pairs, Settings<ArithmeticOf<Element>> settings,
+    rotary_features_backward(Geometry g, Slots slots, Pairs pairs, Settings<Accumulator<Element>> settings,
                              RotaryFeatures::Inputs in, ConstTensor d_y, ConstTensor d_plain, Tensor d_x,
-                             ArithmeticOf<Element>* partial) {
-  using T = ArithmeticOf<Element>;
+                             Accumulator<Element>* partial) {
+  using T = Accumulator<Element>;
   const int lane = lane_of(g);
   const int dim = static_cast<int>(g.dim);
   T* const slot = partial != nullptr ? partial + blockIdx.x * g.width : nullptr;
@@ -265,7 +262,7 @@ __global__ void __launch_bounds__(kMostThreads<K>)
 #pragma unroll
           for (int i = 0; i < 2 * V; ++i) d[k][i] += more[i];
         }
-        multiply_by_phi_derivative<2 * V>(settings.feature_map, u, d[k]);
+        multiply_by_derivative<2 * V>(settings.feature, u, d[k]);
 #pragma unroll
         for (int i = 0; i < 2 * V; ++i) {
           if constexpr (K == 0) {
@@ -342,7 +339,7 @@ bool vectors_fit(const RotaryFeatures& p, const RotaryFeatures::Inputs& in) {
 
 template <typename T>
 Settings<T> make_settings(const RotaryFeatures& p) {
-  return {p.norm != NormScope::none, static_cast<T>(p.norm_eps), p.feature_map, static_cast<T>(p.feature_eps)};
+  return {p.norm != NormScope::none, static_cast<T>(p.norm_eps), {p.feature_map, p.feature_eps}};
 }
 
 int chunks_of(const RotaryFeatures& p, const Pairs& pairs) {
@@ -360,9 +357,9 @@ void forward(const RotaryFeatures& p, const RotaryFeatures::Forward& args) {
     const Geometry g = make_geometry(rows_of(p), chunks_of(p, pairs), K);
     const unsigned blocks = grid_of(g.batch * g.tiles, "rotary_features");
     rotary_features_forward<Element, kV, K><<<blocks, g.block(), 0, static_cast<cudaStream_t>(args.run.stream)>>>(
-        g, pairs, make_settings<ArithmeticOf<Element>>(p), args.in, args.y, args.plain);
+        g, pairs, make_settings<Accumulator<Element>>(p), args.in, args.y, args.plain);
   });
-  check_launch("rotary_features");
+  check(cudaGetLastError(), "rotary_features");
 }
 
 void backward(const RotaryFeatures& p, const RotaryFeatures::Backward& args) {
@@ -373,14 +370,14 @@ void backward(const RotaryFeatures& p, const RotaryFeatures::Backward& args) {
                           vectorisable(args.d_x, V);
   const int chunks = chunks_of(p, make_pairs(p, args.in, V));
   with_variant(p.dtype, vectorised, chunks, kFew, [&]<typename Element, int kV, int K>() {
-    using T = ArithmeticOf<Element>;
+    using T = Accumulator<Element>;
     const Pairs pairs = make_pairs(p, args.in, kV);
     const Geometry g = make_geometry(rows_of(p), chunks_of(p, pairs), K);
     T* const partial = args.d_weight.data != nullptr ? static_cast<T*>(args.run.workspace) : nullptr;
     rotary_features_backward<Element, kV, K>
         <<<grid_of(slots.count(), "rotary_features"), g.block(), shared_bytes<T>(g), stream>>>(
             g, slots, pairs, make_settings<T>(p), args.in, args.d_y, args.d_plain, args.d_x, partial);
-    check_launch("rotary_features_backward");
+    check(cudaGetLastError(), "rotary_features_backward");
     if (partial != nullptr) launch_add_slots<T>(partial, slots.count(), g.width, args.d_weight, stream);
   });
 }

@@ -6,17 +6,16 @@
 // element they serve every width and alignment.
 #pragma once
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
 #include <algorithm>
 #include <cstdint>
-#include <stdexcept>
 #include <string>
 #include <type_traits>
 
 #include "core/neighbours_rows.hpp"
+#include "cuda/support/element.cuh"
+#include "cuda/support/launch.hpp"
 
 namespace mhla::cuda::rows {
 
@@ -28,37 +27,6 @@ constexpr int kSharedBlock = 256;   // threads of a block with several rows
 constexpr int kLargestBlock = 512;  // leaves a thread 128 registers
 constexpr unsigned kAllLanes = 0xffffffffU;
 
-template <typename Element>
-struct Arithmetic {
-  using type = float;
-};
-template <>
-struct Arithmetic<double> {
-  using type = double;
-};
-template <typename Element>
-using ArithmeticOf = typename Arithmetic<Element>::type;
-
-template <typename T, typename Element>
-__device__ __forceinline__ T widen(Element x) {
-  if constexpr (std::is_same_v<Element, __nv_bfloat16>)
-    return static_cast<T>(__bfloat162float(x));
-  else if constexpr (std::is_same_v<Element, __half>)
-    return static_cast<T>(__half2float(x));
-  else
-    return static_cast<T>(x);
-}
-
-template <typename Element, typename T>
-__device__ __forceinline__ Element narrow(T x) {
-  if constexpr (std::is_same_v<Element, __nv_bfloat16>)
-    return __float2bfloat16_rn(static_cast<float>(x));
-  else if constexpr (std::is_same_v<Element, __half>)
-    return __float2half_rn(static_cast<float>(x));
-  else
-    return static_cast<Element>(x);
-}
-
 // V elements, moved 16 bytes at a time where there are that many.
 template <typename Element, int V>
 struct alignas(V * sizeof(Element) < 16 ? V * sizeof(Element) : 16) Pack {
@@ -69,14 +37,14 @@ template <int V, typename Element, typename T>
 __device__ __forceinline__ void load(const Element* from, T* values) {
   const auto pack = *reinterpret_cast<const Pack<Element, V>*>(from);
 #pragma unroll
-  for (int i = 0; i < V; ++i) values[i] = widen<T>(pack.at[i]);
+  for (int i = 0; i < V; ++i) values[i] = static_cast<T>(to_accumulator(pack.at[i]));
 }
 
 template <int V, typename Element, typename T>
 __device__ __forceinline__ void store(Element* to, const T* values) {
   Pack<Element, V> pack;
 #pragma unroll
-  for (int i = 0; i < V; ++i) pack.at[i] = narrow<Element>(values[i]);
+  for (int i = 0; i < V; ++i) pack.at[i] = to_element<Element>(static_cast<Accumulator<Element>>(values[i]));
   *reinterpret_cast<Pack<Element, V>*>(to) = pack;
 }
 
@@ -296,11 +264,6 @@ __device__ __forceinline__ T slot_sum(std::int64_t count, Term&& term) {
   sum = T(0);
   for (int row = 0; row < kWarp; ++row) sum += sums[row][threadIdx.x];
   return sum;
-}
-
-inline void check_launch(const char* what) {
-  const cudaError_t status = cudaGetLastError();
-  if (status != cudaSuccess) throw std::runtime_error(std::string(what) + ": " + cudaGetErrorString(status));
 }
 
 inline unsigned grid_of(std::int64_t blocks, const char* what) {

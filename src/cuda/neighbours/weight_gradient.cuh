@@ -20,7 +20,7 @@ void launch_add_slots(const void* partial, std::int64_t slots, std::int64_t widt
                       cudaStream_t stream) {
   const auto blocks = static_cast<unsigned>((width + kWarp - 1) / kWarp);
   add_slots<<<blocks, dim3(kWarp, kWarp), 0, stream>>>(static_cast<const T*>(partial), slots, width, d_weight);
-  check_launch("gradient of weight");
+  check(cudaGetLastError(), "gradient of weight");
 }
 
 }  // namespace mhla::cuda::rows
