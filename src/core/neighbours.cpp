@@ -1,6 +1,7 @@
 // The neighbours of the operator: names, rotary tables, workspace sizes, and the way to the device.
 #include "mhla/neighbours.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <span>
@@ -37,12 +38,21 @@ std::size_t slot_bytes(const Problem& p) {
   return static_cast<std::size_t>(slots_of(p).count() * rows_of(p).width()) * element_size(accumulation_type(p.dtype));
 }
 
+// Few elements are done before another thread is awake.
+template <typename Problem>
+const Parallel& workers(const Problem& p, const Execution& run) {
+  constexpr std::int64_t kFew = 1 << 15;
+  const Rows rows = rows_of(p);
+  if (rows.batch * rows.per_batch() < kFew / std::max<std::int64_t>(1, rows.width())) return serial();
+  return run.parallel != nullptr ? *run.parallel : default_parallel();
+}
+
 template <typename Problem, typename Args>
 void run_forward(const Problem& p, const Args& args) {
   validate(p, args);
   if (rows_of(p).empty()) return;
   if (p.device == Device::cuda) return cuda::forward(p, args);
-  cpu::forward(p, args, args.run.parallel != nullptr ? *args.run.parallel : default_parallel());
+  cpu::forward(p, args, workers(p, args.run));
 }
 
 // Also without tokens: gradients of weights are zero then.
@@ -51,7 +61,7 @@ void run_backward(const Problem& p, const Args& args) {
   validate(p, args);
   if (rows_of(p).width() == 0) return;
   if (p.device == Device::cuda) return cuda::backward(p, args);
-  cpu::backward(p, args, args.run.parallel != nullptr ? *args.run.parallel : default_parallel());
+  cpu::backward(p, args, workers(p, args.run));
 }
 
 }  // namespace

@@ -273,11 +273,11 @@ TEST(Neighbours, NormedRowsHaveTheMomentsTheyShould) {
 }
 
 TEST(Neighbours, BitsDoNotDependOnTheNumberOfThreads) {
-  const GatedNorm p{.dtype = DType::f32, .batch = 3, .tokens = 90, .heads = 2, .dim = 24};
-  const TokenTensor x = random_tokens(DType::f32, 3, 90, 2, 24, 1), gate = random_tokens(DType::f32, 3, 90, 2, 24, 2);
+  const GatedNorm p{.dtype = DType::f32, .batch = 3, .tokens = 300, .heads = 2, .dim = 24};
+  const TokenTensor x = random_tokens(DType::f32, 3, 300, 2, 24, 1), gate = random_tokens(DType::f32, 3, 300, 2, 24, 2);
   const std::vector<float> weight(24, 0.7F);
   const auto run = [&](const Parallel& parallel) {
-    TokenTensor d_x(DType::f32, 3, 90, 2, 24), d_gate = d_x;
+    TokenTensor d_x(DType::f32, 3, 300, 2, 24), d_gate = d_x;
     std::vector<float> d_weight(24, std::nanf(""));
     const PoisonedWorkspace workspace(backward_workspace(p));
     backward(p, {.in = {x.view(), {weight.data(), DType::f32}, gate.view()},
