@@ -1,14 +1,33 @@
 #include "cuda/attention.hpp"
-
+#include "cuda/dense_form.hpp"
 #include "cuda/summary_form.hpp"
 
 namespace mhla::cuda {
 
-Algorithm cheaper(const Problem&) { return Algorithm::summary; }
+// Few tokens in many blocks: the pairs of a head are fewer than the elements of its summaries. Causal calls, and those
+// the dense form does not exist for, use summaries.
+Algorithm cheaper(const Problem& p) {
+  const bool exists = p.initial_tokens == 0 && !p.separate_denominator && p.options.normalizer != Normalizer::reference;
+  if (!exists || p.options.masking != Masking::none) return Algorithm::summary;
+  const auto tokens = static_cast<double>(p.partition.tokens());
+  const auto blocks = static_cast<double>(p.partition.blocks());
+  const auto dims = static_cast<double>(p.key_dim * p.value_dim);
+  return tokens * tokens < 2 * blocks * dims ? Algorithm::dense : Algorithm::summary;
+}
 
-std::size_t forward_workspace(const Problem& problem, Algorithm) { return summary_form::forward_workspace(problem); }
-std::size_t backward_workspace(const Problem& problem, Algorithm) { return summary_form::backward_workspace(problem); }
-void forward(const Problem& problem, Algorithm, const ForwardArgs& args) { summary_form::forward(problem, args); }
-void backward(const Problem& problem, Algorithm, const BackwardArgs& args) { summary_form::backward(problem, args); }
+std::size_t forward_workspace(const Problem& problem, Algorithm algorithm) {
+  return algorithm == Algorithm::dense ? dense_form::forward_workspace(problem)
+                                       : summary_form::forward_workspace(problem);
+}
+std::size_t backward_workspace(const Problem& problem, Algorithm algorithm) {
+  return algorithm == Algorithm::dense ? dense_form::backward_workspace(problem)
+                                       : summary_form::backward_workspace(problem);
+}
+void forward(const Problem& problem, Algorithm algorithm, const ForwardArgs& args) {
+  algorithm == Algorithm::dense ? dense_form::forward(problem, args) : summary_form::forward(problem, args);
+}
+void backward(const Problem& problem, Algorithm algorithm, const BackwardArgs& args) {
+  algorithm == Algorithm::dense ? dense_form::backward(problem, args) : summary_form::backward(problem, args);
+}
 
 }  // namespace mhla::cuda

@@ -1,10 +1,9 @@
-#include "cuda/summary_form.hpp"
-
 #include "cuda/denominator/denominator.hpp"
 #include "cuda/mixing/mixing.hpp"
 #include "cuda/readout/readout.hpp"
 #include "cuda/state/state.hpp"
 #include "cuda/summary/summary.hpp"
+#include "cuda/summary_form.hpp"
 #include "cuda/support/call.hpp"
 #include "cuda/support/launch.hpp"
 #include "cuda/support/workspace.hpp"
@@ -82,12 +81,7 @@ class Call {
       sum_features<E>({.shape = shape_, .x = k_den_, .sums = z_, .initial_z = initial_.z, .final_z = final_z}, stream_);
     }
     write_weights(shape_, weights_, stream_);
-    mix<Math>({.shape = shape_,
-               .weights = weights_,
-               .from = S_,
-               .to = mixed_,
-               .sums_from = z_,
-               .sums_to = mixed_z_},
+    mix<Math>({.shape = shape_, .weights = weights_, .from = S_, .to = mixed_, .sums_from = z_, .sums_to = mixed_z_},
               stream_);
   }
 
@@ -173,7 +167,8 @@ class Backward : public Call<Math> {
     const std::int64_t mixed = this->call_.mixed_rows();
     d_mixed_ = this->template take<E>(mixed * shape.matrix_size());
     dS_ = this->template take<E>(this->call_.entry_rows() * shape.matrix_size());
-    partial_ = this->template take<T>(static_cast<std::int64_t>(mixing_gradient_workspace(shape, shape.uniform.blocks)));
+    partial_ =
+        this->template take<T>(static_cast<std::int64_t>(mixing_gradient_workspace(shape, shape.uniform.blocks)));
     if (this->token_causal()) {
       diagonal_parts_ = readout_column_tiles(problem.dtype, shape.key_dim, shape.value_pad) + (separate() ? 1 : 0);
       diagonal_ = this->template take<T>(mixed * diagonal_parts_);
@@ -212,8 +207,11 @@ class Backward : public Call<Math> {
   TokenScalars<const T> coefficient() const { return as_const(this->reference() ? dy_ : g_); }
 
   TokenTensor<const E> differentiate_normalizer(const BackwardArgs& args) {
-    this->find_denominators(denominator_);
+    const bool on_the_way = this->paper() && !separate() && !this->token_causal();
+    if (!on_the_way) this->find_denominators(denominator_);
     normalized_gradient<E>({.shape = this->shape_,
+                            .q = this->q_,
+                            .z = on_the_way ? this->mixed_z_ : nullptr,
                             .o = token_tensor<const E>(args.o, this->shape_.value_dim),
                             .d_o = token_tensor<const E>(args.d_o, this->shape_.value_dim),
                             .denominator = as_const(denominator_),

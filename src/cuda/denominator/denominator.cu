@@ -1,7 +1,6 @@
-#include "cuda/denominator/denominator.hpp"
-
 #include <algorithm>
 
+#include "cuda/denominator/denominator.hpp"
 #include "cuda/support/launch.hpp"
 #include "cuda/support/math.cuh"
 
@@ -10,14 +9,17 @@ namespace {
 
 constexpr int kWarps = 8;
 
-// The block of tokens a thread block works on: a row of the S~ store, or of the S store without initial entries.
+// The block of tokens a thread block works on.
 struct Place {
   SequenceRow s;
   int head, block;
   BlockTokens tokens;
+  std::int64_t row;  // of the S~ store, or of the S store where heads are those of keys
   __device__ static Place of(const Shape& shape, bool of_queries) {
-    const auto [s, head, block] = shape.row(static_cast<int>(blockIdx.x), of_queries);
-    return {s, head, block, BlockTokens(shape, s, block)};
+    const auto [s, head, block] = shape.item(static_cast<int>(blockIdx.x), of_queries);
+    const std::int64_t row =
+        of_queries ? shape.mixed_row(s, head, block) : shape.entry_row(s, head, shape.initial + block);
+    return {s, head, block, BlockTokens(shape, s, block), row};
   }
 };
 
@@ -57,9 +59,7 @@ __global__ void feature_sum_kernel(const __grid_constant__ FeatureSumArgs<E> arg
     const T value = shape.feature(to_accumulator(x.row(token)[d]));
     sum += args.weights ? value * args.weights.at(at.s.batch, token, at.head) : value;
   }
-  const std::int64_t row = args.of_queries ? shape.mixed_row(at.s, at.head, at.block)
-                                           : shape.entry_row(at.s, at.head, shape.initial + at.block);
-  args.sums[row * shape.key_pad + d] = sum * static_cast<T>(args.factor);
+  args.sums[at.row * shape.key_pad + d] = sum * static_cast<T>(args.factor);
   if (args.final_z != nullptr && d < shape.key_dim) {
     const std::int64_t head = static_cast<std::int64_t>(at.s.index) * heads + at.head;
     if (shape.filled > 0 && at.block == 0)
@@ -74,7 +74,7 @@ __global__ void denominator_kernel(const __grid_constant__ DenominatorArgs<E> ar
   const Shape& shape = args.shape;
   const Place at = Place::of(shape, true);
   const int kv_head = at.head / (shape.heads / shape.kv_heads);
-  const std::int64_t row = args.reference ? shape.entry_row(at.s, kv_head, shape.initial + at.block) : blockIdx.x;
+  const std::int64_t row = args.reference ? shape.entry_row(at.s, kv_head, shape.initial + at.block) : at.row;
   const T* const z = args.sums + row * shape.key_pad;
   const bool pairs = shape.masking == Masking::token_causal;
   const int own = shape.initial_full + at.block;
@@ -92,7 +92,7 @@ __global__ void denominator_kernel(const __grid_constant__ DenominatorArgs<E> ar
     sum = warp_sum(sum) * static_cast<T>(shape.scale);
     if (lane_id() != 0) return;
     if (args.reference) {
-      args.slots[static_cast<std::int64_t>(blockIdx.x) * shape.capacity + at.tokens.slot(n)] = sum;
+      args.slots[at.row * shape.capacity + at.tokens.slot(n)] = sum;
     } else {
       args.denominator.at(at.s.batch, token, at.head) = sum + static_cast<T>(shape.eps);
     }
@@ -117,34 +117,80 @@ __global__ void mix_slots_kernel(const __grid_constant__ Shape shape, const T* s
   });
 }
 
+// kLanes lanes per token, 16 bytes each at a time. With z~ given the denominators are found on the way.
 template <typename E>
 __global__ void normalized_gradient_kernel(const __grid_constant__ NormalizedGradientArgs<E> args) {
   using T = Accumulator<E>;
+  constexpr int kLanes = 8, kVector = 16 / sizeof(E);
   const Shape& shape = args.shape;
   const Place at = Place::of(shape, true);
+  const auto q = args.q.head(at.s.batch, at.head);
   const auto o = args.o.head(at.s.batch, at.head);
   const auto d_o = args.d_o.head(at.s.batch, at.head);
   const auto dU = args.dU.head(at.s.batch, at.head);
-  for_each_token(at, [&](int n) {
-    const std::int64_t token = at.tokens[n];
-    const T inverse = T(1) / args.denominator.at(at.s.batch, token, at.head);
-    T dot = 0;
-    for (int c = lane_id(); c < shape.value_dim; c += 32) {
-      const T gradient = to_accumulator(d_o.row(token)[c]);
-      dot += gradient * to_accumulator(o.row(token)[c]);
-      dU.row(token)[c] = to_element<E>(gradient * inverse);
+  const int lane = static_cast<int>(threadIdx.x) % kLanes;
+  const int per_block = static_cast<int>(blockDim.x) / kLanes;
+  const auto sum_lanes = [](T x) {
+    for (int offset = kLanes / 2; offset > 0; offset /= 2) x += __shfl_xor_sync(0xffffffffu, x, offset);
+    return x;
+  };
+  const auto load = [](const E* from, E(&to)[kVector], int left, bool vectors) {
+    if (vectors) {
+      *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(from);
+    } else {
+#pragma unroll
+      for (int e = 0; e < kVector; ++e) to[e] = e < left ? from[e] : E(0.0F);
     }
-    dot = warp_sum(dot);
-    if (lane_id() == 0) args.g.at(at.s.batch, token, at.head) = -dot * inverse;
-  });
+  };
+  const int first = static_cast<int>(blockIdx.y) * per_block;
+  for (int base = first; base < at.tokens.count(); base += per_block * static_cast<int>(gridDim.y)) {
+    const int n = base + static_cast<int>(threadIdx.x) / kLanes;
+    const bool valid = n < at.tokens.count();
+    const std::int64_t token = at.tokens[valid ? n : 0];
+    T denominator = 0;
+    if (args.z != nullptr) {
+      const T* const z = args.z + at.row * shape.key_pad;
+      for (int d = lane * kVector; d < shape.key_dim; d += kLanes * kVector) {
+        E x[kVector];
+        load(q.row(token) + d, x, shape.key_dim - d, args.q.vectors);
+#pragma unroll
+        for (int e = 0; e < kVector; ++e)
+          if (d + e < shape.key_dim) denominator += shape.feature(to_accumulator(x[e])) * z[d + e];
+      }
+      denominator = sum_lanes(denominator) * static_cast<T>(shape.scale) + static_cast<T>(shape.eps);
+    } else {
+      denominator = args.denominator.at(at.s.batch, token, at.head);
+    }
+    const T inverse = T(1) / denominator;
+    T dot = 0;
+    for (int c = lane * kVector; c < shape.value_dim; c += kLanes * kVector) {
+      E gradient[kVector], output[kVector], scaled[kVector];
+      load(d_o.row(token) + c, gradient, shape.value_dim - c, args.d_o.vectors);
+      load(o.row(token) + c, output, shape.value_dim - c, args.o.vectors);
+#pragma unroll
+      for (int e = 0; e < kVector; ++e) {
+        dot += to_accumulator(gradient[e]) * to_accumulator(output[e]);
+        scaled[e] = to_element<E>(to_accumulator(gradient[e]) * inverse);
+      }
+      if (!valid) continue;
+      if (args.dU.vectors) {
+        *reinterpret_cast<uint4*>(dU.row(token) + c) = *reinterpret_cast<const uint4*>(scaled);
+      } else {
+#pragma unroll
+        for (int e = 0; e < kVector; ++e)
+          if (c + e < shape.value_dim) dU.row(token)[c + e] = scaled[e];
+      }
+    }
+    dot = sum_lanes(dot);
+    if (valid && lane == 0) args.g.at(at.s.batch, token, at.head) = -dot * inverse;
+  }
 }
 
 template <typename T>
 __global__ void scatter_slots_kernel(const __grid_constant__ Shape shape, TokenScalars<const T> from, T* slots) {
   const Place at = Place::of(shape, true);
   for (int n = static_cast<int>(threadIdx.x); n < at.tokens.count(); n += static_cast<int>(blockDim.x))
-    slots[static_cast<std::int64_t>(blockIdx.x) * shape.capacity + at.tokens.slot(n)] =
-        from.at(at.s.batch, at.tokens[n], at.head);
+    slots[at.row * shape.capacity + at.tokens.slot(n)] = from.at(at.s.batch, at.tokens[n], at.head);
 }
 
 // One warp per (sequence, head, i, b).
@@ -183,7 +229,7 @@ __global__ void own_sums_kernel(const __grid_constant__ OwnSumsArgs<E> args) {
     const std::int64_t head = static_cast<std::int64_t>(at.s.index) * shape.kv_heads + at.head;
     sum += args.d_final_z[(head * shape.final_blocks + shape.initial_full + at.block) * shape.key_dim + d];
   }
-  args.to[shape.entry_row(at.s, at.head, shape.initial + at.block) * shape.key_pad + d] = sum;
+  args.to[at.row * shape.key_pad + d] = sum;
 }
 
 template <typename E>
@@ -193,7 +239,7 @@ __global__ void spread_sums_kernel(const __grid_constant__ OwnSumsArgs<E> args) 
   const int d = static_cast<int>(threadIdx.x);
   if (d >= shape.key_pad) return;
   const std::int64_t from = shape.entry_row(at.s, at.head / (shape.heads / shape.kv_heads), shape.initial + at.block);
-  args.to[static_cast<std::int64_t>(blockIdx.x) * shape.key_pad + d] = args.from[from * shape.key_pad + d];
+  args.to[at.row * shape.key_pad + d] = args.from[from * shape.key_pad + d];
 }
 
 template <typename E>
@@ -205,7 +251,7 @@ __global__ void separate_query_kernel(const __grid_constant__ SeparateGradientAr
   const bool pairs = shape.masking == Masking::token_causal;
   const int own = shape.initial_full + at.block;
   const T own_weight = pairs ? shape.weight<T>(at.head, own, own) : T(0);
-  const std::int64_t row = args.own ? shape.entry_row(at.s, kv_head, shape.initial + at.block) : blockIdx.x;
+  const std::int64_t row = args.own ? shape.entry_row(at.s, kv_head, shape.initial + at.block) : at.row;
   const auto q = args.q.head(at.s.batch, at.head);
   const auto k = args.k.head(at.s.batch, kv_head);
   const auto d_q = args.d_q.head(at.s.batch, at.head);
@@ -230,7 +276,7 @@ __global__ void separate_query_kernel(const __grid_constant__ SeparateGradientAr
   if (threadIdx.x != 0) return;
   T sum = 0;
   for (const T part : parts) sum += part;
-  args.diagonal[static_cast<std::int64_t>(blockIdx.x) * args.diagonal_parts + args.diagonal_part] = sum;
+  args.diagonal[at.row * args.diagonal_parts + args.diagonal_part] = sum;
 }
 
 template <typename E>
@@ -241,13 +287,12 @@ __global__ void separate_key_kernel(const __grid_constant__ SeparateGradientArgs
   const int group = shape.heads / shape.kv_heads;
   const bool pairs = shape.masking == Masking::token_causal;
   const int own = shape.initial_full + at.block;
-  const std::int64_t row = shape.entry_row(at.s, at.head, shape.initial + at.block);
   const auto k = args.k.head(at.s.batch, at.head);
   const auto d_k = args.d_k.head(at.s.batch, at.head);
   for_each_token(at, [&](int n) {
     const std::int64_t token = at.tokens[n];
     for (int d = lane_id(); d < shape.key_dim; d += 32) {
-      T value = args.dz[row * shape.key_pad + d];
+      T value = args.dz[at.row * shape.key_pad + d];
       for (int head = at.head * group; pairs && head < (at.head + 1) * group; ++head) {
         const auto q = args.q.head(at.s.batch, head);
         const T weight = shape.weight<T>(head, own, own) * static_cast<T>(shape.scale);
@@ -278,8 +323,8 @@ void denominators(const DenominatorArgs<E>& args, cudaStream_t stream) {
   const Shape& shape = args.shape;
   const dim3 grid = token_grid(shape, shape.heads);
   if (args.reference) {
-    const auto bytes = sizeof(T) * static_cast<std::size_t>(shape.total_blocks) * static_cast<std::size_t>(shape.heads) *
-                       static_cast<std::size_t>(shape.capacity);
+    const auto bytes = sizeof(T) * static_cast<std::size_t>(shape.total_blocks) *
+                       static_cast<std::size_t>(shape.heads) * static_cast<std::size_t>(shape.capacity);
     check(cudaMemsetAsync(args.slots, 0, bytes, stream), "clearing slots");
   }
   launch("denominators", denominator_kernel<E>, grid, kWarps * 32, 0, stream, args);
@@ -291,7 +336,10 @@ void denominators(const DenominatorArgs<E>& args, cudaStream_t stream) {
 
 template <typename E>
 void normalized_gradient(const NormalizedGradientArgs<E>& args, cudaStream_t stream) {
-  launch("gradient of the numerator", normalized_gradient_kernel<E>, token_grid(args.shape, args.shape.heads),
+  const Shape& shape = args.shape;
+  launch("gradient of the numerator", normalized_gradient_kernel<E>,
+         dim3(static_cast<unsigned>(shape.total_blocks * shape.heads),
+              static_cast<unsigned>(std::clamp((shape.capacity + 63) / 64, 1, 64))),
          kWarps * 32, 0, stream, args);
 }
 
@@ -315,9 +363,8 @@ void reference_gradient(const ReferenceGradientArgs<E>& args, cudaStream_t strea
 
 template <typename E>
 void gather_own_sums(const OwnSumsArgs<E>& args, cudaStream_t stream) {
-  launch("own sums", own_sums_kernel<E>,
-         dim3(static_cast<unsigned>(args.shape.total_blocks * args.shape.kv_heads)), row_threads(args.shape), 0,
-         stream, args);
+  launch("own sums", own_sums_kernel<E>, dim3(static_cast<unsigned>(args.shape.total_blocks * args.shape.kv_heads)),
+         row_threads(args.shape), 0, stream, args);
 }
 
 template <typename E>
@@ -335,13 +382,13 @@ void separate_gradient(const SeparateGradientArgs<E>& args, cudaStream_t stream)
          stream, args);
 }
 
-#define MHLA_INSTANTIATE(E)                                                                    \
-  template void sum_features<E>(const FeatureSumArgs<E>&, cudaStream_t);                       \
-  template void denominators<E>(const DenominatorArgs<E>&, cudaStream_t);                      \
-  template void normalized_gradient<E>(const NormalizedGradientArgs<E>&, cudaStream_t);        \
-  template void reference_gradient<E>(const ReferenceGradientArgs<E>&, cudaStream_t);          \
-  template void gather_own_sums<E>(const OwnSumsArgs<E>&, cudaStream_t);                       \
-  template void spread_own_sums<E>(const OwnSumsArgs<E>&, cudaStream_t);                       \
+#define MHLA_INSTANTIATE(E)                                                             \
+  template void sum_features<E>(const FeatureSumArgs<E>&, cudaStream_t);                \
+  template void denominators<E>(const DenominatorArgs<E>&, cudaStream_t);               \
+  template void normalized_gradient<E>(const NormalizedGradientArgs<E>&, cudaStream_t); \
+  template void reference_gradient<E>(const ReferenceGradientArgs<E>&, cudaStream_t);   \
+  template void gather_own_sums<E>(const OwnSumsArgs<E>&, cudaStream_t);                \
+  template void spread_own_sums<E>(const OwnSumsArgs<E>&, cudaStream_t);                \
   template void separate_gradient<E>(const SeparateGradientArgs<E>&, cudaStream_t);
 MHLA_INSTANTIATE(__nv_bfloat16)
 MHLA_INSTANTIATE(__half)

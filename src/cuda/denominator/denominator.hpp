@@ -41,11 +41,13 @@ struct DenominatorArgs {
 template <typename E>
 void denominators(const DenominatorArgs<E>& args, cudaStream_t stream);
 
-// dU = d_o / den and g = d den = -(d_o . o) / den.
+// dU = d_o / den and g = d den = -(d_o . o) / den, with denominators given or, from q and z~, made on the way.
 template <typename E>
 struct NormalizedGradientArgs {
   using T = Accumulator<E>;
   Shape shape;
+  TokenTensor<const E> q{};
+  const T* z = nullptr;  // by S~ row; null: denominators are given
   TokenTensor<const E> o{}, d_o{};
   TokenScalars<const T> denominator{};
   TokenTensor<E> dU{};

@@ -1,5 +1,5 @@
-// The mixing gradient: one product per (sequence, head), its contraction over Dk x Dv split among thread blocks, then one
-// ordered sum over splits, sequences and heads.
+// The mixing gradient: one product per (sequence, head), its contraction over Dk x Dv split among thread blocks, then
+// one ordered sum over splits, sequences and heads.
 #include <algorithm>
 
 #include "cuda/mixing/mixing.hpp"
@@ -21,9 +21,10 @@ struct Split {
 Split split_of(const Shape& shape, int most_blocks) {
   const auto size = static_cast<int>(shape.matrix_size());
   const int rows = most_blocks, columns = most_blocks + shape.initial;
-  const std::int64_t tiles = static_cast<std::int64_t>(shape.sequences) * shape.heads * ((rows + 63) / 64) *
-                             ((columns + 63) / 64);
-  const auto wanted = static_cast<int>(std::clamp<std::int64_t>(kSplitTarget / std::max<std::int64_t>(tiles, 1), 1, 64));
+  const std::int64_t tiles =
+      static_cast<std::int64_t>(shape.sequences) * shape.heads * ((rows + 63) / 64) * ((columns + 63) / 64);
+  const auto wanted =
+      static_cast<int>(std::clamp<std::int64_t>(kSplitTarget / std::max<std::int64_t>(tiles, 1), 1, 64));
   const int depth = ((size + wanted - 1) / wanted + 63) / 64 * 64;
   return {(size + depth - 1) / depth, depth, rows, columns};
 }
@@ -135,8 +136,9 @@ __global__ void sum_kernel(const __grid_constant__ MixingGradientArgs<E> args, S
     const auto add = [&](int entry) {
       if (entry < 0 || entry >= shape.entries(s)) return;
       for (int part = 0; part < split.parts; ++part)
-        sum += args.partial[((static_cast<std::int64_t>(unit) * split.parts + part) * split.rows + block) * split.columns +
-                            entry];
+        sum +=
+            args.partial[((static_cast<std::int64_t>(unit) * split.parts + part) * split.rows + block) * split.columns +
+                         entry];
     };
     if (column < shape.initial) add(column);
     if (column >= shape.initial_full) add(shape.initial + column - shape.initial_full);
@@ -166,8 +168,8 @@ void mixing_gradient(const MixingGradientArgs<typename Math::Element>& args, int
   launch("mixing gradient", gradient_kernel<Math>,
          dim3(static_cast<unsigned>(shape.sequences * shape.heads * split.parts * row_tiles * column_tiles)), 128,
          GradientKernel<Math>::kSharedBytes, stream, args, split, row_tiles, column_tiles);
-  const std::int64_t elements = static_cast<std::int64_t>(shape.mixing_per_head ? shape.heads : 1) *
-                                shape.mixing_blocks * shape.mixing_blocks;
+  const std::int64_t elements =
+      static_cast<std::int64_t>(shape.mixing_per_head ? shape.heads : 1) * shape.mixing_blocks * shape.mixing_blocks;
   launch("mixing gradient sum", sum_kernel<E>, dim3(static_cast<unsigned>((elements + 7) / 8)), 256, 0, stream, args,
          split);
 }

@@ -1,10 +1,9 @@
 // Two kernels for one product. The stepped one walks the entries in steps, for any type and any number of blocks. The
-// resident one keeps all weights of a head in shared memory and streams columns of S past them, for two-byte elements and
-// up to 256 blocks.
-#include "cuda/mixing/mixing.hpp"
-
+// resident one keeps all weights of a head in shared memory and streams columns of S past them, for two-byte elements
+// and up to 256 blocks.
 #include <algorithm>
 
+#include "cuda/mixing/mixing.hpp"
 #include "cuda/support/launch.hpp"
 #include "cuda/support/tiles.cuh"
 
@@ -78,17 +77,21 @@ struct SteppedKernel {
   static constexpr int kDepth = sizeof(E) == 2 ? 32 : 16;
   template <bool kAdjoint>
   static constexpr int kWeightPitch = kAdjoint ? kPitch<E, Grid::kRows> : kPitch<E, kDepth>;
-  static constexpr int kWeights = Grid::kRows * kPitch<E, kDepth> > kDepth * kPitch<E, Grid::kRows>
-                                      ? Grid::kRows * kPitch<E, kDepth>
-                                      : kDepth * kPitch<E, Grid::kRows>;
+  static constexpr int kWeights = Grid::kRows * kPitch<E, kDepth> > kDepth* kPitch<E, Grid::kRows>
+                                      ? Grid::kRows* kPitch<E, kDepth>
+                                      : kDepth* kPitch<E, Grid::kRows>;
   static constexpr int kStage = kWeights + kDepth * kPitch<E, Grid::kColumns>;
   static constexpr int kOut = Grid::kRows * kPitch<E, Grid::kColumns>;
   static constexpr std::size_t kSharedBytes = sizeof(E) * (2 * kStage > kOut ? 2 * kStage : kOut);
 };
 
 template <typename Math, bool kAdjoint>
-__global__ __launch_bounds__(SteppedKernel<Math>::Grid::kThreads, kBlocksPerSM<Math, SteppedKernel<Math>::Grid::kThreads>) void stepped_kernel(
-    const __grid_constant__ MixingArgs<typename Math::Element> args, int column_tiles) {
+__global__ __launch_bounds__(
+    SteppedKernel<Math>::Grid::kThreads,
+    kBlocksPerSM<Math, SteppedKernel<Math>::Grid::kThreads>) void stepped_kernel(const __grid_constant__
+                                                                                     MixingArgs<typename Math::Element>
+                                                                                         args,
+                                                                                 int column_tiles) {
   using Kernel = SteppedKernel<Math>;
   using Grid = typename Kernel::Grid;
   using E = typename Math::Element;
@@ -122,7 +125,8 @@ __global__ __launch_bounds__(SteppedKernel<Math>::Grid::kThreads, kBlocksPerSM<M
         return [=](int r) { return r < count ? r * pitch : std::int64_t{-1}; };
       };
       if constexpr (kAdjoint) {
-        load_tile<kDepth, Grid::kRows, kThreads>(weights, weight_columns - row0, true, from + k0 * weight_columns + row0,
+        load_tile<kDepth, Grid::kRows, kThreads>(weights, weight_columns - row0, true,
+                                                 from + k0 * weight_columns + row0,
                                                  rows(weight_rows - k0, weight_columns));
       } else {
         load_tile<Grid::kRows, kDepth, kThreads>(weights, weight_columns - k0, true, from + row0 * weight_columns + k0,
@@ -177,12 +181,13 @@ struct ResidentGrid {
 template <typename E, typename Grid>
 std::size_t resident_bytes(int weight_rows, int weight_columns, int depth) {
   const int rows = std::max(Grid::kRows, (depth + 15) / 16 * 16);
-  return sizeof(E) * static_cast<std::size_t>(weight_rows * (weight_columns + 8) + 2 * rows * kPitch<E, Grid::kColumns>);
+  return sizeof(E) *
+         static_cast<std::size_t>(weight_rows * (weight_columns + 8) + 2 * rows * kPitch<E, Grid::kColumns>);
 }
 
 template <typename Math, typename Grid, bool kAdjoint>
 __global__ __launch_bounds__(Grid::kThreads, 512 / Grid::kThreads) void resident_kernel(
-    const __grid_constant__ MixingArgs<typename Math::Element> args, int column_tiles, int tiles_per_block) {
+    const __grid_constant__ MixingArgs<typename Math::Element> args, int column_tiles, int parts) {
   using E = typename Math::Element;
   using T = typename Math::Accumulator;
   constexpr int kM = Grid::kM, kN = Grid::kN, kColumns = Grid::kColumns, kThreads = Grid::kThreads;
@@ -190,10 +195,9 @@ __global__ __launch_bounds__(Grid::kThreads, 512 / Grid::kThreads) void resident
   extern __shared__ __align__(16) unsigned char shared[];
 
   const Shape& shape = args.shape;
-  const int parts = (column_tiles + tiles_per_block - 1) / tiles_per_block;
   const Unit<kAdjoint> unit(shape, static_cast<int>(blockIdx.x) / parts);
-  const int first_tile = static_cast<int>(blockIdx.x) % parts * tiles_per_block;
-  const int last_tile = min(column_tiles, first_tile + tiles_per_block);
+  // Thread blocks of one unit take turns, so that those running together share rows of memory.
+  const int first_tile = static_cast<int>(blockIdx.x) % parts;
   const auto size = static_cast<int>(shape.matrix_size());
   const int weight_rows = (shape.uniform.blocks + 15) / 16 * 16;
   const int weight_columns = (shape.initial + shape.uniform.blocks + 15) / 16 * 16;
@@ -214,9 +218,9 @@ __global__ __launch_bounds__(Grid::kThreads, 512 / Grid::kThreads) void resident
   }
   constexpr int kPerRow = kColumns / 8;
   const int r0 = static_cast<int>(threadIdx.x) / kPerRow, c0 = static_cast<int>(threadIdx.x) % kPerRow * 8;
-  const auto load = [&](int tile) {
-    if (tile < last_tile) {
-      E* const to = tiles + (tile & 1) * tile_elements + c0;
+  const auto load = [&](int tile, int stage) {
+    if (tile < column_tiles) {
+      E* const to = tiles + stage * tile_elements + c0;
       const int x = tile * kColumns + c0;
       const E* const from = args.from + unit.from * size + x;
 #pragma unroll 4
@@ -232,12 +236,13 @@ __global__ __launch_bounds__(Grid::kThreads, 512 / Grid::kThreads) void resident
   const int row = warp % Grid::kWarpRows * kM * 16, column = warp / Grid::kWarpRows * kN * 8;
   const int k_first = unit.first(shape, row) / 16 * 16;
   const int k_last = min(depth, unit.last(shape, row, kM * 16));
-  load(first_tile);
-  for (int tile = first_tile; tile < last_tile; ++tile) {
+  load(first_tile, 0);
+  int stage = 0;
+  for (int tile = first_tile; tile < column_tiles; tile += parts, stage ^= 1) {
     copy_wait<0>();
     __syncthreads();
-    load(tile + 1);
-    E* const in = tiles + (tile & 1) * tile_elements;
+    load(tile + parts, stage ^ 1);
+    E* const in = tiles + stage * tile_elements;
     T acc[kM][kN][4];
     clear(acc);
 #pragma unroll 2
@@ -308,6 +313,15 @@ __global__ void mix_sums_kernel(const __grid_constant__ MixingArgs<E> args) {
   args.sums_to[(unit.to + row) * shape.key_pad + d] = sum;
 }
 
+template <typename E, bool kAdjoint>
+void launch_sums(const MixingArgs<E>& args, cudaStream_t stream) {
+  const Shape& shape = args.shape;
+  launch("mixing of z", mix_sums_kernel<E, kAdjoint>,
+         dim3(static_cast<unsigned>(shape.sequences * (kAdjoint ? shape.kv_heads : shape.heads)),
+              static_cast<unsigned>(shape.uniform.blocks + (kAdjoint ? shape.initial : 0))),
+         (shape.key_pad + 31) / 32 * 32, 0, stream, args);
+}
+
 template <typename Math, bool kAdjoint>
 void launch_mixing(const MixingArgs<typename Math::Element>& args, cudaStream_t stream) {
   using E = typename Math::Element;
@@ -327,12 +341,11 @@ void launch_mixing(const MixingArgs<typename Math::Element>& args, cudaStream_t 
   };
   const auto resident = [&]<typename Grid>(Grid) {
     const int column_tiles = (size + Grid::kColumns - 1) / Grid::kColumns;
-    constexpr int kBlocks = 132 * 2;
-    const int tiles_per_block = std::max(1, static_cast<int>(units) * column_tiles / kBlocks);
-    const auto parts = static_cast<unsigned>((column_tiles + tiles_per_block - 1) / tiles_per_block);
-    launch("mixing", resident_kernel<Math, Grid, kAdjoint>, dim3(units * parts), Grid::kThreads,
+    constexpr int kBlocks = 512;  // fill a large device with some to spare
+    const int parts = std::clamp((kBlocks + static_cast<int>(units) - 1) / static_cast<int>(units), 1, column_tiles);
+    launch("mixing", resident_kernel<Math, Grid, kAdjoint>, dim3(units * static_cast<unsigned>(parts)), Grid::kThreads,
            resident_bytes<E, Grid>(weight_rows(shape), weight_columns(shape), depth), stream, args, column_tiles,
-           tiles_per_block);
+           parts);
   };
   if (depth == 0 || rows == 0) {
     if (rows > 0) stepped();
@@ -356,10 +369,7 @@ void launch_mixing(const MixingArgs<typename Math::Element>& args, cudaStream_t 
   } else {
     stepped();
   }
-  if (args.sums_to != nullptr) {
-    launch("mixing of z", mix_sums_kernel<E, kAdjoint>, dim3(units, static_cast<unsigned>(rows)),
-           (shape.key_pad + 31) / 32 * 32, 0, stream, args);
-  }
+  if (args.sums_to != nullptr) launch_sums<E, kAdjoint>(args, stream);
 }
 
 }  // namespace
@@ -373,6 +383,10 @@ void write_weights(const Shape& shape, E* weights, cudaStream_t stream) {
          256, 0, stream, shape, weights, rows, columns);
 }
 
+template <typename E>
+void mix_sums(const MixingArgs<E>& args, cudaStream_t stream) {
+  launch_sums<E, false>(args, stream);
+}
 template <typename Math>
 void mix(const MixingArgs<typename Math::Element>& args, cudaStream_t stream) {
   launch_mixing<Math, false>(args, stream);
@@ -386,6 +400,10 @@ template void write_weights<__nv_bfloat16>(const Shape&, __nv_bfloat16*, cudaStr
 template void write_weights<__half>(const Shape&, __half*, cudaStream_t);
 template void write_weights<float>(const Shape&, float*, cudaStream_t);
 template void write_weights<double>(const Shape&, double*, cudaStream_t);
+template void mix_sums<__nv_bfloat16>(const MixingArgs<__nv_bfloat16>&, cudaStream_t);
+template void mix_sums<__half>(const MixingArgs<__half>&, cudaStream_t);
+template void mix_sums<float>(const MixingArgs<float>&, cudaStream_t);
+template void mix_sums<double>(const MixingArgs<double>&, cudaStream_t);
 #define MHLA_INSTANTIATE(MATH)                                                      \
   template void mix<MATH>(const MixingArgs<typename MATH::Element>&, cudaStream_t); \
   template void mix_adjoint<MATH>(const MixingArgs<typename MATH::Element>&, cudaStream_t);

@@ -36,6 +36,9 @@ struct MixingArgs {
 
 template <typename Math>
 void mix(const MixingArgs<typename Math::Element>& args, cudaStream_t stream);
+// z~ alone.
+template <typename E>
+void mix_sums(const MixingArgs<E>& args, cudaStream_t stream);
 template <typename Math>
 void mix_adjoint(const MixingArgs<typename Math::Element>& args, cudaStream_t stream);
 

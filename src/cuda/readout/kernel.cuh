@@ -1,4 +1,5 @@
-// The readout kernel; readout.hpp says what it computes. One thread block: kWidth output columns of one block of tokens.
+// The readout kernel; readout.hpp says what it computes. One thread block: kWidth output columns of one block of
+// tokens.
 #pragma once
 
 #include "cuda/readout/readout.hpp"
@@ -32,10 +33,10 @@ inline constexpr int kReadoutBlocks =
     kTransposed && kPairs ? 1 : kBlocksPerSM<Math, Tiles<Math, kWidth>::Readout::kThreads>;
 
 template <typename Math, int kWidth, int kDepth, bool kTransposed, bool kPairs>
-__global__ __launch_bounds__(ReadoutKernel<Math, kWidth, kDepth, kTransposed, kPairs>::Grid::kThreads,
-                             kReadoutBlocks<Math, kWidth, kTransposed, kPairs>) void readout_kernel(const __grid_constant__
-                                                                                  ReadoutArgs<typename Math::Element>
-                                                                                      args) {
+__global__ __launch_bounds__(
+    ReadoutKernel<Math, kWidth, kDepth, kTransposed, kPairs>::Grid::kThreads,
+    kReadoutBlocks<Math, kWidth, kTransposed,
+                   kPairs>) void readout_kernel(const __grid_constant__ ReadoutArgs<typename Math::Element> args) {
   using Kernel = ReadoutKernel<Math, kWidth, kDepth, kTransposed, kPairs>;
   using E = typename Math::Element;
   using T = typename Math::Accumulator;
@@ -55,7 +56,7 @@ __global__ __launch_bounds__(ReadoutKernel<Math, kWidth, kDepth, kTransposed, kP
 
   const Shape& shape = args.shape;
   const int group = shape.heads / shape.kv_heads;
-  const auto [s, head, block] = shape.row(static_cast<int>(blockIdx.x), args.of_queries);
+  const auto [s, head, block] = shape.item(static_cast<int>(blockIdx.x), args.of_queries);
   const BlockTokens tokens(shape, s, block);
   const int count = tokens.count();
   const int column0 = static_cast<int>(blockIdx.y) * kWidth;
@@ -87,6 +88,7 @@ __global__ __launch_bounds__(ReadoutKernel<Math, kWidth, kDepth, kTransposed, kP
     copy_commit();
   };
 
+  const auto z_at = [&](int k) { return k < shape.key_pad ? args.z[row * shape.key_pad + k] : T(0); };
   table.fill(0, tokens);
   table.fill(1, tokens);
   __syncthreads();
@@ -102,6 +104,10 @@ __global__ __launch_bounds__(ReadoutKernel<Math, kWidth, kDepth, kTransposed, kP
       const int rows = shape.key_pad;
       load_tile<kDepth, kWidth, kThreads>(W, shape.value_pad - column0, true, from + column0,
                                           [=](int r) { return std::int64_t{r < rows ? r * pitch : -1}; });
+    }
+    if constexpr (Math::kColumnBesideTile && !kTransposed) {
+      for (int k = static_cast<int>(threadIdx.x); args.z != nullptr && k < kDepth; k += kThreads)
+        Math::put_column(W + k * kOutPitch + kWidth, z_at(k));
     }
   }
   copy_commit();
@@ -137,8 +143,12 @@ __global__ __launch_bounds__(ReadoutKernel<Math, kWidth, kDepth, kTransposed, kP
     multiply<Math, false, !kTransposed, kDepth, kXPitch, Kernel::kWPitch>(
         acc, x_tile, Grid::row(), floor, W, Grid::column(), [&](int k, const auto& fragments) {
           if (args.z == nullptr) return;
-          const auto column = Math::column(
-              [&](int j) { return k + j < shape.key_pad ? args.z[row * shape.key_pad + k + j] : T(0); });
+          typename Math::B column;
+          if constexpr (Math::kColumnBesideTile && !kTransposed) {
+            Math::load_column(column, W + kWidth, kOutPitch, k);
+          } else {
+            column = Math::column([&](int j) { return z_at(k + j); });
+          }
 #pragma unroll
           for (int i = 0; i < Grid::kM; ++i) Math::mma(dot[i][0], fragments[i], column);
         });
@@ -165,11 +175,10 @@ __global__ __launch_bounds__(ReadoutKernel<Math, kWidth, kDepth, kTransposed, kP
           }
           copy_wait<0>();
           __syncthreads();
-          if (!args.y_feature.is_floor())
-            apply_feature<kOthers, kDepth, kThreads>(y_tile, args.y.dim, args.y_feature);
-          if (!args.rest_feature.is_identity())
+          if (!args.y_feature.is_floor()) apply_feature<kOthers, kDepth, kThreads>(y_tile, args.y.dim, args.y_feature);
+          if (!args.rest_feature.is_floor())
             apply_feature<kOthers, kWidth, kThreads>(rest_tile, args.rest.dim - column0, args.rest_feature);
-          if (!args.y_feature.is_floor() || !args.rest_feature.is_identity()) __syncthreads();
+          if (!args.y_feature.is_floor() || !args.rest_feature.is_floor()) __syncthreads();
           T pairs[Pairs::kM][Pairs::kN][4];
           clear(pairs);
           multiply<Math, false, false, kDepth, kXPitch, kXPitch>(pairs, x_tile, Pairs::row(), floor, y_tile,
@@ -193,10 +202,12 @@ __global__ __launch_bounds__(ReadoutKernel<Math, kWidth, kDepth, kTransposed, kP
           };
           if constexpr (Kernel::kInnerApart) {
             multiply<Math, false, true, kOthers, kPairPitch, kOutPitch>(inner, pair_tile, Grid::row(), -INFINITY,
-                                                                        rest_tile, Grid::column(), add_pairs);
+                                                                        rest_tile, Grid::column(), add_pairs,
+                                                                        args.rest_feature.floor());
           } else {
             multiply<Math, false, true, kOthers, kPairPitch, kOutPitch>(acc, pair_tile, Grid::row(), -INFINITY,
-                                                                        rest_tile, Grid::column(), add_pairs);
+                                                                        rest_tile, Grid::column(), add_pairs,
+                                                                        args.rest_feature.floor());
           }
         }
       }
@@ -247,31 +258,9 @@ __global__ __launch_bounds__(ReadoutKernel<Math, kWidth, kDepth, kTransposed, kP
       }
     put<kOutPitch>(rest_tile, acc, Grid::row(), Grid::column());
     __syncthreads();
-    if (args.raw) {
-      const auto raw = args.raw.head(s.batch, head);
-      const auto chain = [&](int r, int c, const E* input, int count_of) {
-        E* const value = rest_tile + r * kOutPitch + c;
-#pragma unroll
-        for (int e = 0; e < kVector<E>; ++e) {
-          if (e < count_of)
-            value[e] = to_element<E>(to_accumulator(value[e]) * args.raw_feature.derivative(to_accumulator(input[e])));
-        }
-      };
-      const int columns = args.raw.dim - column0;
-      if (args.raw.vectors) {
-        for_each_piece<kRows, kWidth, kThreads, E>([&](int r, int c) {
-          if (at[r] < 0 || c >= columns) return;
-          const uint4 input = *reinterpret_cast<const uint4*>(raw.row(at[r]) + column0 + c);
-          chain(r, c, reinterpret_cast<const E*>(&input), kVector<E>);
-        });
-      } else {
-        for (int n = static_cast<int>(threadIdx.x); n < kRows * kWidth; n += kThreads) {
-          const int r = n / kWidth, c = n % kWidth;
-          if (at[r] >= 0 && c < columns) chain(r, c, raw.row(at[r]) + column0 + c, 1);
-        }
-      }
-      __syncthreads();
-    }
+    if (args.raw)
+      chain_feature<kRows, kWidth, kThreads>(rest_tile, args.raw.dim - column0, args.raw.vectors,
+                                             args.raw.head(s.batch, head), column0, at, args.raw_feature);
     const auto out = args.out.head(s.batch, head);
     store_tile<kRows, kWidth, kThreads>(rest_tile, args.out.dim - column0, args.out.vectors, out.data + column0,
                                         [=](int r) { return row_offset(at[r], out.token_stride); });

@@ -1,6 +1,6 @@
-#include "cuda/readout/readout.hpp"
-
 #include <algorithm>
+
+#include "cuda/readout/readout.hpp"
 
 namespace mhla::cuda {
 

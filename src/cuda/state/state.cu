@@ -1,7 +1,6 @@
-#include "cuda/state/state.hpp"
-
 #include <algorithm>
 
+#include "cuda/state/state.hpp"
 #include "cuda/support/launch.hpp"
 
 namespace mhla::cuda {
@@ -84,7 +83,7 @@ void upload(const std::vector<SequenceRow>& rows, SequenceRow* to, cudaStream_t 
   }
 }
 
-#define MHLA_INSTANTIATE(E)                                       \
+#define MHLA_INSTANTIATE(E)                                         \
   template void load_initial<E>(const StateArgs<E>&, cudaStream_t); \
   template void fill_final<E>(const StateArgs<E>&, cudaStream_t);
 MHLA_INSTANTIATE(__nv_bfloat16)

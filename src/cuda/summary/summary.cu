@@ -1,5 +1,4 @@
 #include "cuda/summary/summary.hpp"
-
 #include "cuda/support/launch.hpp"
 #include "cuda/support/tiles.cuh"
 
@@ -23,8 +22,12 @@ struct SummaryKernel {
 
 // One thread block: one kWidth x kWidth tile of one row of the store.
 template <typename Math, int kWidth>
-__global__ __launch_bounds__(SummaryKernel<Math, kWidth>::Grid::kThreads, kBlocksPerSM<Math, SummaryKernel<Math, kWidth>::Grid::kThreads>) void summary_kernel(
-    const __grid_constant__ SummaryArgs<typename Math::Element> args) {
+__global__ __launch_bounds__(
+    SummaryKernel<Math, kWidth>::Grid::kThreads,
+    kBlocksPerSM<Math, SummaryKernel<Math, kWidth>::Grid::kThreads>) void summary_kernel(const __grid_constant__
+                                                                                             SummaryArgs<
+                                                                                                 typename Math::Element>
+                                                                                                 args) {
   using Kernel = SummaryKernel<Math, kWidth>;
   using E = typename Math::Element;
   using T = typename Math::Accumulator;
@@ -37,7 +40,7 @@ __global__ __launch_bounds__(SummaryKernel<Math, kWidth>::Grid::kThreads, kBlock
   TokenTable<kTokens> table(places);
 
   const Shape& shape = args.shape;
-  const auto [s, head, block] = shape.row(static_cast<int>(blockIdx.x), args.of_queries);
+  const auto [s, head, block] = shape.item(static_cast<int>(blockIdx.x), args.of_queries);
   const BlockTokens tokens(shape, s, block);
   const int count = tokens.count();
 
@@ -48,6 +51,10 @@ __global__ __launch_bounds__(SummaryKernel<Math, kWidth>::Grid::kThreads, kBlock
   const auto right = args.right.head(s.batch, head);
 
   const int steps = (count + kTokens - 1) / kTokens;
+  const auto token_weight = [&](int place) {
+    if (place < 0) return T(0);
+    return args.weights ? args.weights.at(s.batch, place, head) : T(1);
+  };
   const auto load = [&](int step) {
     if (step < steps) {
       E* const tile = tiles + step % kStages * 2 * Kernel::kTileElements;
@@ -57,6 +64,11 @@ __global__ __launch_bounds__(SummaryKernel<Math, kWidth>::Grid::kThreads, kBlock
       load_tile<kTokens, kWidth, kThreads>(tile + Kernel::kTileElements, args.right.dim - n0, args.right.vectors,
                                            right.data + n0,
                                            [=](int r) { return row_offset(at[r], right.token_stride); });
+      if constexpr (Math::kColumnBesideTile) {
+        if (args.sums != nullptr && n0 == 0 && static_cast<int>(threadIdx.x) < kTokens)
+          Math::put_column(tile + Kernel::kTileElements + static_cast<int>(threadIdx.x) * kRowPitch + kWidth,
+                           token_weight(at[threadIdx.x]));
+      }
     }
     copy_commit();
   };
@@ -83,11 +95,12 @@ __global__ __launch_bounds__(SummaryKernel<Math, kWidth>::Grid::kThreads, kBlock
     }
     const auto add_sums = [&](int k, const auto& fragments) {
       if (!summing) return;
-      const auto column = Math::column([&](int j) {
-        const int n = step * kTokens + k + j;
-        if (n >= count) return T(0);
-        return args.weights ? args.weights.at(s.batch, table[step][k + j], head) : T(1);
-      });
+      typename Math::B column;
+      if constexpr (Math::kColumnBesideTile) {
+        Math::load_column(column, tile + Kernel::kTileElements + kWidth, kRowPitch, k);
+      } else {
+        column = Math::column([&](int j) { return token_weight(table[step][k + j]); });
+      }
 #pragma unroll
       for (int i = 0; i < Grid::kM; ++i) Math::mma(sums[i][0], fragments[i], column);
     };
@@ -95,8 +108,8 @@ __global__ __launch_bounds__(SummaryKernel<Math, kWidth>::Grid::kThreads, kBlock
                                                               tile + Kernel::kTileElements, Grid::column(), add_sums);
   }
 
-  const std::int64_t store_row = args.of_queries ? shape.mixed_row(s, head, block)
-                                                 : shape.entry_row(s, head, shape.initial + block);
+  const std::int64_t store_row =
+      args.of_queries ? shape.mixed_row(s, head, block) : shape.entry_row(s, head, shape.initial + block);
   const std::int64_t state_row =
       (static_cast<std::int64_t>(s.index) * shape.kv_heads + head) * shape.final_blocks + shape.initial_full + block;
   const std::int64_t initial_row =

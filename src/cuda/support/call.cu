@@ -1,6 +1,5 @@
-#include "cuda/support/call.hpp"
-
 #include "core/layout.hpp"
+#include "cuda/support/call.hpp"
 
 namespace mhla::cuda {
 

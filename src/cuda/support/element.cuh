@@ -45,11 +45,8 @@ struct Feature {
   double eps = 0;
 
   // identity and relu are max(x, floor()), which products apply to their fragments; other maps go over the tile first.
-  __device__ bool is_floor() const {
-    return eps == 0 && (map == FeatureMap::identity || map == FeatureMap::relu);
-  }
+  __device__ bool is_floor() const { return eps == 0 && (map == FeatureMap::identity || map == FeatureMap::relu); }
   __device__ float floor() const { return map == FeatureMap::relu && eps == 0 ? 0.0F : -INFINITY; }
-  __device__ bool is_identity() const { return eps == 0 && map == FeatureMap::identity; }
 
   template <typename T>
   __device__ T operator()(T x) const {

@@ -1,6 +1,6 @@
-// Warp-level matrix products. Every policy gives a warp the same accumulator layout, that of mma.m16n8: of a 16 x 8 tile,
-// lane l holds rows l / 4 and l / 4 + 8, columns 2 (l % 4) and 2 (l % 4) + 1. Kernels are written once against this
-// interface:
+// Warp-level matrix products. Every policy gives a warp the same accumulator layout, that of mma.m16n8: of a 16 x 8
+// tile, lane l holds rows l / 4 and l / 4 + 8, columns 2 (l % 4) and 2 (l % 4) + 1. Kernels are written once against
+// this interface:
 //
 //   Element, Accumulator   types in shared memory and in registers
 //   kStep                  contraction length of one mma()
@@ -100,6 +100,18 @@ struct HalfMath {
     }
     return b;
   }
+  // The same from memory: the two columns beside a tile [k][n], in the 16 bytes that keep its rows apart.
+  static constexpr bool kColumnBesideTile = true;
+  __device__ static void put_column(E* at, float value) {
+    const float high = to_accumulator(to_element<E>(value));
+    *reinterpret_cast<uint4*>(at) = make_uint4(pack(high, value - high), 0, 0, 0);
+  }
+  __device__ static void load_column(B& b, const E* at, int pitch, int k) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0,%1}, [%2];"
+                 : "=r"(b.r[0]), "=r"(b.r[1])
+                 : "r"(shared_address(at + (k + (lane_id() & 15)) * pitch))
+                 : "memory");
+  }
   // Sums of the product with column(), for rows l / 4 and l / 4 + 8, valid in every lane.
   __device__ static float column_sum(const float (&c)[4], int half) {
     const float own = c[half * 2] + c[half * 2 + 1];
@@ -132,7 +144,8 @@ struct HalfMath {
   }
   __device__ static std::uint32_t maximum(std::uint32_t x, std::uint32_t y) {
     if constexpr (std::is_same_v<E, __nv_bfloat16>) {
-      const auto z = __hmax2_nan(reinterpret_cast<const __nv_bfloat162&>(x), reinterpret_cast<const __nv_bfloat162&>(y));
+      const auto z =
+          __hmax2_nan(reinterpret_cast<const __nv_bfloat162&>(x), reinterpret_cast<const __nv_bfloat162&>(y));
       return reinterpret_cast<const std::uint32_t&>(z);
     } else {
       const auto z = __hmax2_nan(reinterpret_cast<const __half2&>(x), reinterpret_cast<const __half2&>(y));
@@ -146,6 +159,7 @@ struct HalfMath {
 struct Tf32Math {
   using Element = float;
   using Accumulator = float;
+  static constexpr bool kColumnBesideTile = false;
   static constexpr int kStep = 8;
   struct A {
     float r[4];
@@ -217,6 +231,7 @@ template <typename T>
 struct ExactMath {
   using Element = T;
   using Accumulator = T;
+  static constexpr bool kColumnBesideTile = false;
   static constexpr int kStep = 8;
   struct A {
     T r[2][kStep];
@@ -239,8 +254,8 @@ struct ExactMath {
     for (int j = 0; j < 2; ++j)
       for (int c = 0; c < kStep; ++c)
         for (int i = 0; i < 2; ++i)
-          b[j].r[c][i] = kTransposed ? tile[(k + c) * pitch + column + j * 8 + i]
-                                     : tile[(column + j * 8 + i) * pitch + k + c];
+          b[j].r[c][i] =
+              kTransposed ? tile[(k + c) * pitch + column + j * 8 + i] : tile[(column + j * 8 + i) * pitch + k + c];
   }
 
   __device__ static void mma(T (&c)[4], const A& a, const B& b) {

@@ -45,21 +45,21 @@ struct Shape {
   int key_pad = 0, value_pad = 0;  // multiples of 16
 
   int sequences = 1;
-  int total_blocks = 0;                  // of all sequences
-  const SequenceRow* packed = nullptr;   // in device memory; null: all sequences are alike
-  SequenceRow uniform{};                 // then: the first of them; `blocks` is the most of any in both cases
+  int total_blocks = 0;                 // of all sequences
+  const SequenceRow* packed = nullptr;  // in device memory; null: all sequences are alike
+  SequenceRow uniform{};                // then: the first of them; `blocks` is the most of any in both cases
   bool is_line = true;
   int capacity = 1;
-  int filled = 0;         // tokens of the first block that the initial state holds
-  int sizes[3] = {1, 1, 1};    // of a grid
-  int extents[3] = {1, 1, 1};  // of its full blocks
-  int counts[3] = {1, 1, 1};   // of its blocks along each axis
+  int filled = 0;                                  // tokens of the first block that the initial state holds
+  int sizes[3] = {1, 1, 1};                        // of a grid
+  int extents[3] = {1, 1, 1};                      // of its full blocks
+  int counts[3] = {1, 1, 1};                       // of its blocks along each axis
   Divider by_blocks{}, by_heads{}, by_kv_heads{};  // uniform.blocks, heads, kv_heads
   Divider by_counts[3] = {}, by_extents[3] = {};
 
-  int initial = 0;        // entries of the initial state
-  int initial_full = 0;   // those that are complete: the number of the first block of this call
-  int final_blocks = 0;   // blocks of the final state
+  int initial = 0;       // entries of the initial state
+  int initial_full = 0;  // those that are complete: the number of the first block of this call
+  int final_blocks = 0;  // blocks of the final state
 
   const void* mixing = nullptr;  // accumulation type
   int mixing_blocks = 0;
@@ -77,31 +77,30 @@ struct Shape {
   }
   __device__ int entries(const SequenceRow& s) const { return initial + s.blocks; }
 
-  // What row `row` stands for, of a store with one row per (sequence, head, block): heads of queries or of keys.
-  struct Row {
+  // The work items of kernels that handle one block of tokens at a time: (sequence, block, head), heads running
+  // fastest, so that thread blocks running together read neighbouring memory.
+  struct Item {
     SequenceRow s;
     int head, block;
   };
-  __device__ Row row(int row, bool of_queries) const {
+  __device__ Item item(int number, bool of_queries) const {
+    const Divider& by_head = of_queries ? by_heads : by_kv_heads;
+    const int flat = by_head.divide(number);
+    const int head = number - flat * static_cast<int>(by_head.divisor);
     if (packed == nullptr) {
-      const Divider& heads_divider = of_queries ? by_heads : by_kv_heads;
-      const int unit = by_blocks.divide(row);
-      const int index = heads_divider.divide(unit);
-      return {sequence(index), unit - index * static_cast<int>(heads_divider.divisor), row - unit * uniform.blocks};
+      const int index = by_blocks.divide(flat);
+      return {sequence(index), head, flat - index * uniform.blocks};
     }
-    const int count = of_queries ? heads : kv_heads;
     int low = 0, high = sequences - 1;
     while (low < high) {
       const int middle = (low + high + 1) / 2;
-      if (static_cast<std::int64_t>(packed[middle].first_block) * count <= row) {
+      if (packed[middle].first_block <= flat) {
         low = middle;
       } else {
         high = middle - 1;
       }
     }
-    const SequenceRow s = packed[low];
-    const int within = row - s.first_block * count;
-    return {s, within / s.blocks, within % s.blocks};
+    return {packed[low], head, flat - packed[low].first_block};
   }
 
   __device__ std::int64_t entry_row(const SequenceRow& s, int kv_head, int entry) const {

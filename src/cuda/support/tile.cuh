@@ -1,5 +1,5 @@
-// Tiles in shared memory: copies from and to global memory, products, and the way of accumulators through shared memory.
-// A tile of kColumns columns has rows kPitch<E, kColumns> apart.
+// Tiles in shared memory: copies from and to global memory, products, and the way of accumulators through shared
+// memory. A tile of kColumns columns has rows kPitch<E, kColumns> apart.
 #pragma once
 
 #include "cuda/support/math.cuh"
@@ -15,8 +15,7 @@ template <typename E, int kColumns>
 inline constexpr int kPitch = kColumns + kVector<E>;
 
 __device__ inline void copy_async(void* to, const void* from, bool valid) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
-               "r"(valid ? 16 : 0)
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(valid ? 16 : 0)
                : "memory");
 }
 __device__ inline void copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
@@ -25,8 +24,8 @@ __device__ void copy_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
 }
 
-// How the threads of a block walk over a tile: piece(r, c) for every 16-byte piece, columns fixed per thread where a row
-// has no more pieces than there are threads.
+// How the threads of a block walk over a tile: piece(r, c) for every 16-byte piece, columns fixed per thread where a
+// row has no more pieces than there are threads.
 template <int kRows, int kColumns, int kThreads, typename E, typename F>
 __device__ void for_each_piece(F&& piece) {
   constexpr int kPerRow = kColumns / kVector<E>;
@@ -86,9 +85,9 @@ __device__ void store_tile(const E* tile, int columns, bool vectors, E* base, Of
   }
 }
 
-// Where the tokens of the next tiles lie: windows of kRows tokens of a block, computed once and read by every thread that
-// loads or stores a piece of their rows. -1 past the end. A window is filled at least one barrier before it is read; four
-// are kept.
+// Where the tokens of the next tiles lie: windows of kRows tokens of a block, computed once and read by every thread
+// that loads or stores a piece of their rows. -1 past the end. A window is filled at least one barrier before it is
+// read; four are kept.
 template <int kRows>
 class TokenTable {
  public:
@@ -120,6 +119,37 @@ __device__ __noinline__ void apply_feature(E* tile, int columns, const Feature& 
     E& e = tile[r * kPitch<E, kColumns> + c];
     e = c < columns ? to_element<E>(feature(to_accumulator(e))) : E(0.0F);
   }
+}
+
+// Chains the gradients of a tile through phi: tile *= phi'(raw), raw at the places of the tile's rows.
+template <int kRows, int kColumns, int kThreads, typename E>
+__device__ void chain_feature(E* tile, int columns, bool vectors, const HeadView<const E>& raw, int column0,
+                              const int* places, const Feature& feature) {
+  const auto chain = [&](E& value, E input) {
+    value = to_element<E>(to_accumulator(value) * feature.derivative(to_accumulator(input)));
+  };
+  if (feature.map == FeatureMap::identity) return;
+  if (vectors) {
+    for_each_piece<kRows, kColumns, kThreads, E>([&](int r, int c) {
+      if (places[r] < 0 || c >= columns) return;
+      const uint4 input = *reinterpret_cast<const uint4*>(raw.row(places[r]) + column0 + c);
+      E* const values = tile + r * kPitch<E, kColumns> + c;
+      if (feature.map == FeatureMap::relu) {
+#pragma unroll
+        for (int e = 0; e < kVector<E>; ++e)
+          if (!(to_accumulator(reinterpret_cast<const E*>(&input)[e]) > 0)) values[e] = E(0.0F);
+      } else {
+#pragma unroll 1
+        for (int e = 0; e < kVector<E>; ++e) chain(values[e], reinterpret_cast<const E*>(&input)[e]);
+      }
+    });
+  } else {
+    for (int n = static_cast<int>(threadIdx.x); n < kRows * kColumns; n += kThreads) {
+      const int r = n / kColumns, c = n % kColumns;
+      if (places[r] >= 0 && c < columns) chain(tile[r * kPitch<E, kColumns> + c], raw.row(places[r])[column0 + c]);
+    }
+  }
+  __syncthreads();
 }
 
 // acc += max(A, floor) max(B, floor_b) over k in [0, kDepth), for the kM x kN tiles of 16 x 8 at (m, n).

@@ -1,0 +1,48 @@
+#include "cuda/dense/dense.hpp"
+#include "cuda/readout/readout.hpp"
+#include "cuda/support/launch.hpp"
+#include "cuda/support/math.cuh"
+
+namespace mhla::cuda {
+namespace {
+
+// One warp per element of d_mixing.
+template <typename T>
+__global__ void sum_pairs_kernel(const __grid_constant__ Shape shape, const T* pair_sums, int column_tiles,
+                                 T* d_mixing) {
+  const std::int64_t M = shape.mixing_blocks;
+  const std::int64_t element = (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / 32;
+  if (element >= (shape.mixing_per_head ? shape.heads : 1) * M * M) return;
+  const auto j = static_cast<int>(element % M), i = static_cast<int>(element / M % M);
+  const auto head = static_cast<int>(element / (M * M));
+  const int heads = shape.mixing_per_head ? 1 : shape.heads;
+  const int tiles = (shape.capacity + 15) / 16;  // of a block
+  T sum = 0;
+  for (int n = lane_id(); n < shape.sequences * heads; n += 32) {
+    const int unit = shape.mixing_per_head ? n * shape.heads + head : n;
+    const SequenceRow s = shape.sequence(unit / shape.heads);
+    if (i >= s.blocks || j >= s.blocks || (shape.masking != Masking::none && j > i)) continue;
+    const std::int64_t first = (static_cast<std::int64_t>(unit) * shape.uniform.blocks + i) * tiles;
+    for (int part = 0; part < tiles * column_tiles; ++part)
+      sum += pair_sums[(first * column_tiles + part) * shape.uniform.blocks + j];
+  }
+  for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_down_sync(0xffffffffu, sum, offset);
+  if (lane_id() == 0) d_mixing[element] = sum;
+}
+
+}  // namespace
+
+int dense_column_tiles(DType dtype, int columns, int depth) { return readout_column_tiles(dtype, columns, depth); }
+
+template <typename T>
+void sum_pairs(const Shape& shape, const T* pair_sums, int column_tiles, T* d_mixing, cudaStream_t stream) {
+  const std::int64_t elements =
+      static_cast<std::int64_t>(shape.mixing_per_head ? shape.heads : 1) * shape.mixing_blocks * shape.mixing_blocks;
+  launch("mixing gradient", sum_pairs_kernel<T>, dim3(static_cast<unsigned>((elements + 7) / 8)), 256, 0, stream, shape,
+         pair_sums, column_tiles, d_mixing);
+}
+
+template void sum_pairs<float>(const Shape&, const float*, int, float*, cudaStream_t);
+template void sum_pairs<double>(const Shape&, const double*, int, double*, cudaStream_t);
+
+}  // namespace mhla::cuda

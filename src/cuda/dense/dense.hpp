@@ -1,0 +1,49 @@
+// The dense form: token pairs weighted by the mixing matrix, no summaries.
+//
+//   out_r = factor sum_o m[block(r), block(o)] (x_r . y_o + g) rest_o
+//
+// which is, as in readout.hpp, the output and three of the gradients by the choice of x, y and rest. Rows are the
+// tokens block by block, every block padded to a multiple of 16 rows, so that one weight scales a whole 16 x 8 tile.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "cuda/support/shape.cuh"
+
+namespace mhla::cuda {
+
+template <typename E>
+struct DenseArgs {
+  using T = Accumulator<E>;
+  Shape shape;
+  bool of_queries = true;  // rows are queries, else keys
+  TokenTensor<const E> x{}, y{}, rest{};
+  Feature x_feature{}, y_feature{}, rest_feature{};
+  TokenScalars<const T> g{};  // by query token; null: zero
+  double factor = 1;
+  bool normalize = false;  // divide by factor sum_o m (x_r . y_o) + eps
+  TokenTensor<E> out{};
+
+  // The result is a gradient of phi(raw): chain through phi.
+  TokenTensor<const E> raw{};
+  Feature raw_feature{};
+
+  // [sequences, heads, row tiles of 16, column tiles, blocks]: factor sum of (x_r . y_o + g) (phi(raw_r) . rest_o), the
+  // terms of the mixing gradient. Null: not wanted.
+  T* pair_sums = nullptr;
+};
+
+inline int dense_capacity(const Shape& shape) { return (shape.capacity + 15) / 16 * 16; }
+inline std::int64_t dense_rows(const Shape& shape) {
+  return static_cast<std::int64_t>(shape.uniform.blocks) * dense_capacity(shape);
+}
+int dense_column_tiles(DType dtype, int columns, int depth);
+
+template <typename Math>
+void multiply_pairs(const DenseArgs<typename Math::Element>& args, cudaStream_t stream);
+
+// d m[i, j] from the pair sums of the queries' pass.
+template <typename T>
+void sum_pairs(const Shape& shape, const T* pair_sums, int column_tiles, T* d_mixing, cudaStream_t stream);
+
+}  // namespace mhla::cuda

@@ -1,0 +1,157 @@
+#include "cuda/denominator/denominator.hpp"
+#include "cuda/dense/dense.hpp"
+#include "cuda/dense_form.hpp"
+#include "cuda/mixing/mixing.hpp"
+#include "cuda/state/state.hpp"
+#include "cuda/support/call.hpp"
+#include "cuda/support/workspace.hpp"
+
+namespace mhla::cuda::dense_form {
+namespace {
+
+template <typename Math>
+class Call {
+ public:
+  using E = typename Math::Element;
+  using T = typename Math::Accumulator;
+
+  Call(const Problem& problem, void* workspace, bool backward)
+      : p_(problem), call_(call_shape(problem)), workspace_(workspace), shape_(call_.shape) {
+    if (!call_.packed.empty()) shape_.packed = table_ = workspace_.take<SequenceRow>(shape_.sequences);
+    if (!backward) return;
+    const std::int64_t row_tiles = static_cast<std::int64_t>(shape_.sequences) * shape_.heads * dense_rows(shape_) / 16;
+    column_tiles_ = dense_column_tiles(problem.dtype, shape_.key_dim, shape_.value_pad);
+    pair_sums_ = workspace_.take<T>(row_tiles * column_tiles_ * shape_.uniform.blocks);
+    if (!normalized()) return;
+    z_ = workspace_.take<T>(call_.entry_rows() * shape_.key_pad);
+    mixed_z_ = workspace_.take<T>(call_.mixed_rows() * shape_.key_pad);
+    const auto scalars = [&] {
+      return TokenScalars<T>{workspace_.take<T>(call_.batch * call_.tokens * shape_.heads), call_.tokens, shape_.heads};
+    };
+    denominator_ = scalars();
+    g_ = scalars();
+    const std::int64_t row = static_cast<std::int64_t>(shape_.heads) * shape_.value_dim;
+    dU_ = token_tensor<E>(BasicTensor<void*>{workspace_.take<E>(call_.batch * call_.tokens * row), call_.tokens * row,
+                                             row, shape_.value_dim},
+                          shape_.value_dim);
+  }
+
+  std::size_t used() const { return workspace_.used(); }
+
+  void run(const ForwardArgs& args) {
+    bind(args.in, args.run);
+    multiply_pairs<Math>({.shape = shape_,
+                          .x = q_,
+                          .y = k_,
+                          .rest = v_,
+                          .x_feature = shape_.feature,
+                          .y_feature = shape_.feature,
+                          .factor = shape_.scale,
+                          .normalize = normalized(),
+                          .out = token_tensor<E>(args.o, shape_.value_dim)},
+                         stream_);
+  }
+
+  void run(const BackwardArgs& args) {
+    bind(args.in, args.run);
+    TokenTensor<const E> dU = token_tensor<const E>(args.d_o, shape_.value_dim);
+    if (normalized()) dU = differentiate_normalizer(args);
+    DenseArgs<E> d_q{.shape = shape_,
+                     .x = dU,
+                     .y = v_,
+                     .rest = k_,
+                     .rest_feature = shape_.feature,
+                     .g = as_const(g_),
+                     .factor = shape_.scale,
+                     .out = token_tensor<E>(args.d_q, shape_.key_dim),
+                     .raw = q_,
+                     .raw_feature = shape_.feature,
+                     .pair_sums = args.d_mixing != nullptr ? pair_sums_ : nullptr};
+    multiply_pairs<Math>(d_q, stream_);
+    multiply_pairs<Math>({.shape = shape_,
+                          .of_queries = false,
+                          .x = k_,
+                          .y = q_,
+                          .rest = dU,
+                          .x_feature = shape_.feature,
+                          .y_feature = shape_.feature,
+                          .factor = shape_.scale,
+                          .out = token_tensor<E>(args.d_v, shape_.value_dim)},
+                         stream_);
+    multiply_pairs<Math>({.shape = shape_,
+                          .of_queries = false,
+                          .x = v_,
+                          .y = dU,
+                          .rest = q_,
+                          .rest_feature = shape_.feature,
+                          .g = as_const(g_),
+                          .factor = shape_.scale,
+                          .out = token_tensor<E>(args.d_k, shape_.key_dim),
+                          .raw = k_,
+                          .raw_feature = shape_.feature},
+                         stream_);
+    if (args.d_mixing != nullptr)
+      sum_pairs<T>(shape_, pair_sums_, column_tiles_, static_cast<T*>(args.d_mixing), stream_);
+  }
+
+ private:
+  bool normalized() const { return p_.options.normalizer != Normalizer::none; }
+
+  void bind(const Inputs& in, const Execution& run) {
+    stream_ = static_cast<cudaStream_t>(run.stream);
+    shape_.mixing = in.mixing;
+    q_ = token_tensor<const E>(in.q, p_.key_dim);
+    k_ = token_tensor<const E>(in.k, p_.key_dim);
+    v_ = token_tensor<const E>(in.v, p_.value_dim);
+    if (table_ != nullptr) upload(call_.packed, table_, stream_);
+  }
+
+  TokenTensor<const E> differentiate_normalizer(const BackwardArgs& args) {
+    sum_features<E>({.shape = shape_, .x = k_, .sums = z_}, stream_);
+    mix_sums<E>({.shape = shape_, .sums_from = z_, .sums_to = mixed_z_}, stream_);
+    const bool on_the_way = p_.options.masking != Masking::token_causal;
+    if (!on_the_way)
+      denominators<E>({.shape = shape_, .q = q_, .k = k_, .sums = mixed_z_, .denominator = denominator_}, stream_);
+    normalized_gradient<E>({.shape = shape_,
+                            .q = q_,
+                            .z = on_the_way ? mixed_z_ : nullptr,
+                            .o = token_tensor<const E>(args.o, shape_.value_dim),
+                            .d_o = token_tensor<const E>(args.d_o, shape_.value_dim),
+                            .denominator = as_const(denominator_),
+                            .dU = dU_,
+                            .g = g_},
+                           stream_);
+    return as_const(dU_);
+  }
+
+  const Problem& p_;
+  CallShape call_;
+  Workspace workspace_;
+  Shape shape_;
+  cudaStream_t stream_ = nullptr;
+  SequenceRow* table_ = nullptr;
+  T* pair_sums_ = nullptr;
+  int column_tiles_ = 0;
+  T* z_ = nullptr;
+  T* mixed_z_ = nullptr;
+  TokenScalars<T> denominator_{}, g_{};
+  TokenTensor<E> dU_{};
+  TokenTensor<const E> q_, k_, v_;
+};
+
+}  // namespace
+
+std::size_t forward_workspace(const Problem& problem) {
+  return with_math(problem, [&]<typename Math>(Math) { return Call<Math>(problem, nullptr, false).used(); });
+}
+std::size_t backward_workspace(const Problem& problem) {
+  return with_math(problem, [&]<typename Math>(Math) { return Call<Math>(problem, nullptr, true).used(); });
+}
+void forward(const Problem& problem, const ForwardArgs& args) {
+  with_math(problem, [&]<typename Math>(Math) { Call<Math>(problem, args.run.workspace, false).run(args); });
+}
+void backward(const Problem& problem, const BackwardArgs& args) {
+  with_math(problem, [&]<typename Math>(Math) { Call<Math>(problem, args.run.workspace, true).run(args); });
+}
+
+}  // namespace mhla::cuda::dense_form
