@@ -4,13 +4,18 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <optional>
 
+#include "cli/bench_chart.hpp"
 #include "cli/bench_run.hpp"
+#include "cli/bench_tables.hpp"
 #include "cli/commands.hpp"
 #include "cli/machine.hpp"
 #include "cli/measure.hpp"
 #include "cli/output.hpp"
 #include "cli/progress.hpp"
+#include "cuda/attention.hpp"
+#include "io/file.hpp"
 
 namespace mhla::cli {
 namespace {
@@ -18,23 +23,42 @@ namespace {
 struct BenchOptions {
   std::string device = "cpu";
   std::vector<std::string> shapes;
-  std::vector<std::string> impls = bench_impls();
+  std::vector<std::string> impls;
   std::vector<std::string> passes = {"fwd", "fwd+bwd"};
   std::vector<std::string> normalizers;
-  std::string dtype = "f32";
+  std::string dtype;
   int threads = 0;
-  double min_time = 0.5;
-  double peer_time = 10.0;
+  std::optional<double> min_time, peer_time;
   bool n_sweep = false;
   std::int64_t n_max = 1 << 20;
   bool quick = false;
   bool fresh_memory = false;
+  std::string chart;
   Output output;
+
+  bool on_gpu() const { return device == "cuda"; }
 };
 
 constexpr double kQuickTime = 0.02;
 
-// The shapes asked for, in the asked dtype, once per normaliser.
+void check_device(const BenchOptions& options) {
+  if (!options.on_gpu()) return;
+  if (device_count(Device::cuda) == 0)
+    throw UsageError("--device is cuda, but there is no GPU, no driver, or this build has no CUDA back end");
+  if (!torch::cuda::is_available())
+    throw UsageError("--device is cuda, but this program's torch was built without CUDA");
+}
+
+// What the models of a shape use; on a GPU also the other of none and paper.
+std::vector<Normalizer> normalizers(const BenchOptions& options, const BenchShape& shape) {
+  std::vector<Normalizer> result;
+  for (const std::string& normalizer : options.normalizers) result.push_back(parse_normalizer(normalizer));
+  if (!result.empty()) return result;
+  if (options.on_gpu() && !shape.causal()) return {Normalizer::none, Normalizer::paper};
+  return {shape.problem.options.normalizer};
+}
+
+// The shapes asked for, in the asked type, once per normaliser.
 std::vector<BenchShape> chosen_shapes(const BenchOptions& options) {
   std::vector<BenchShape> shapes;
   if (options.n_sweep) {
@@ -47,98 +71,100 @@ std::vector<BenchShape> chosen_shapes(const BenchOptions& options) {
   }
   std::vector<BenchShape> result;
   for (BenchShape& shape : shapes) {
+    if (options.on_gpu()) shape = shape.on_gpu();
     shape.problem.dtype = parse_dtype(options.dtype);
     if (options.quick) {
       shape.problem.batch = 1;
       shape.problem.heads = shape.problem.kv_heads = std::min<std::int64_t>(shape.problem.heads, 2);
     }
-    if (options.normalizers.empty()) result.push_back(shape);
-    for (const std::string& normalizer : options.normalizers) {
+    for (const Normalizer normalizer : normalizers(options, shape)) {
       result.push_back(shape);
-      result.back().problem.options.normalizer = parse_normalizer(normalizer);
+      result.back().problem.options.normalizer = normalizer;
     }
   }
   return result;
 }
 
-std::vector<std::vector<std::string>> table_rows(const std::vector<BenchRow>& rows) {
-  std::vector<std::vector<std::string>> lines;
-  for (const BenchRow& row : rows) {
-    const auto same = [&](const BenchRow& other) {
-      return other.impl == "composed" && other.shape == row.shape && other.pass == row.pass &&
-             (other.normalizer == row.normalizer || row.impl == "sdpa");
-    };
-    const auto composed = std::ranges::find_if(rows, same);
-    lines.push_back({row.shape, row.pass, row.normalizer, row.impl, three_digits(row.ms_median),
-                     fmt::format("{}-{}", three_digits(row.ms_p10), three_digits(row.ms_p90)),
-                     composed == rows.end() ? "-" : fmt::format("{:.2f}x", composed->ms_median / row.ms_median),
-                     fmt::format("{:.1f}", row.gflops), fmt::format("{:.0f} %", 100.0 * row.gflops / row.peak_gflops),
-                     three_digits(row.floor_ms), fmt::format("{:.1e}", row.rel_err),
-                     fmt::format("{:.2f}", static_cast<double>(row.extra_bytes) / 1e6)});
-  }
-  return lines;
+BenchOptions with_defaults(BenchOptions options) {
+  if (options.impls.empty()) options.impls = bench_impls(parse_device(options.device));
+  if (options.dtype.empty()) options.dtype = options.on_gpu() ? "bf16" : "f32";
+  if (!options.min_time) options.min_time = options.on_gpu() ? 0.2 : 0.5;
+  if (!options.peer_time) options.peer_time = options.on_gpu() ? 0.1 : 10.0;
+  if (options.quick) options.min_time = std::min(*options.min_time, kQuickTime);
+  return options;
 }
 
-// Exponents of time over N, one per pass and implementation.
-std::map<std::string, double> sweep_exponents(const std::vector<BenchRow>& rows) {
-  std::map<std::string, std::pair<std::vector<double>, std::vector<double>>> curves;
-  for (const BenchRow& row : rows) {
-    auto& [n, ms] = curves[row.pass + " " + row.impl];
-    n.push_back(std::stod(row.shape.substr(2)));
-    ms.push_back(row.ms_median);
-  }
-  std::map<std::string, double> exponents;
-  for (const auto& [key, curve] : curves)
-    if (curve.first.size() >= 2) exponents[key] = fitted_exponent(curve.first, curve.second);
-  return exponents;
-}
-
-void run_bench(BenchOptions options) {
-  use_threads(options.threads);
-  if (!options.fresh_memory) keep_freed_memory();
-  if (options.quick) options.min_time = std::min(options.min_time, kQuickTime);
-  const std::vector<BenchShape> shapes = chosen_shapes(options);
-  BenchSettings settings;
-  settings.impls = options.impls;
-  settings.min_seconds = options.min_time;
-  settings.peer_seconds = options.peer_time;
-  settings.bandwidth = copy_bandwidth();
-
+struct BenchFindings {
   std::vector<BenchRow> rows;
-  std::vector<std::string> left_out;
+  std::vector<std::string> left_out, failed;
+};
+
+// A shape that fails is noted and the others are still measured.
+BenchFindings measure(const BenchOptions& options, BenchSettings settings) {
+  const std::vector<BenchShape> shapes = chosen_shapes(options);
+  BenchFindings findings;
   Progress progress("bench op", static_cast<double>(shapes.size() * options.passes.size()));
   for (const BenchShape& shape : shapes)
     for (const std::string& pass : options.passes) {
       settings.backward = pass == "fwd+bwd";
+      settings.impls = options.impls;
+      // Softmax knows no normaliser: once per shape and pass is enough.
+      const auto measured = [&](const BenchRow& row) {
+        return row.softmax() && row.shape == shape.name && row.pass == pass;
+      };
+      if (std::ranges::any_of(findings.rows, measured))
+        std::erase_if(settings.impls, [](const std::string& impl) { return impl.starts_with("sdpa"); });
       progress.advance(0.0, shape.name + " " + pass);
-      const auto more =
-          run_benchmark(shape, settings, [&](const std::string& why) { left_out.push_back(pass + " " + why); });
-      rows.insert(rows.end(), more.begin(), more.end());
+      try {
+        const auto rows = run_benchmark(shape, settings,
+                                        [&](const std::string& why) { findings.left_out.push_back(pass + " " + why); });
+        findings.rows.insert(findings.rows.end(), rows.begin(), rows.end());
+      } catch (const std::exception& error) {
+        findings.failed.push_back(fmt::format("{} at {}, normalizer {}: {}", pass, shape.name,
+                                              name(shape.problem.options.normalizer), error.what()));
+      }
       progress.advance(1.0, shape.name + " " + pass);
     }
   progress.finish();
+  return findings;
+}
+
+int run_bench(const BenchOptions& given) {
+  check_device(given);
+  const BenchOptions options = with_defaults(given);
+  use_threads(options.threads);
+  if (!options.fresh_memory) keep_freed_memory();
+  BenchSettings settings;
+  settings.min_seconds = *options.min_time;
+  settings.peer_seconds = *options.peer_time;
+  settings.bandwidth = copy_bandwidth(options.on_gpu() ? torch::Device(torch::kCUDA, 0) : torch::kCPU);
+  if (options.on_gpu()) settings.device_name = cuda::device_description(0);
+  const BenchFindings findings = measure(options, settings);
 
   std::ostream& text = options.output.text();
-  text << fmt::format("{}; copy {:.1f} GB/s\n\n", machine_line(), settings.bandwidth / 1e9);
-  text << table({"shape", "pass", "normalizer", "impl", "ms", "p10-p90", "vs composed", "GFLOP/s", "of sgemm",
-                 "floor ms", "rel err", "extra MB"},
-                table_rows(rows));
-  for (const std::string& why : left_out) text << "left out: " << why << '\n';
-  const auto exponents = options.n_sweep ? sweep_exponents(rows) : std::map<std::string, double>{};
+  const std::string machine = fmt::format(
+      "{}; copy {:.1f} GB/s", options.on_gpu() ? settings.device_name : machine_line(), settings.bandwidth / 1e9);
+  text << machine << "\n\n" << all_rows_table(findings.rows) << '\n';
+  if (!options.n_sweep) text << comparison_tables(findings.rows);
+  for (const std::string& why : findings.left_out) text << "left out: " << why << '\n';
+  for (const std::string& why : findings.failed) text << "FAILED: " << why << '\n';
+  const auto exponents = options.n_sweep ? sweep_exponents(findings.rows) : std::map<std::string, double>{};
   for (const auto& [key, exponent] : exponents) text << fmt::format("time of {} grows as N^{:.3f}\n", key, exponent);
 
   io::Json json = io::Json::array();
-  for (const BenchRow& row : rows) {
+  for (const BenchRow& row : findings.rows) {
     json.push_back(row.json());
     if (const auto found = exponents.find(row.pass + " " + row.impl); found != exponents.end())
       json.back()["exponent"] = found->second;
   }
   options.output.json(json);
+  if (!options.chart.empty()) io::write_file(options.chart, bench_chart(findings.rows, machine));
+  return findings.failed.empty() ? 0 : 1;
 }
 
 }  // namespace
 
-void add_bench(CLI::App& program, Outcome&) {
+void add_bench(CLI::App& program, Outcome& outcome) {
   auto* bench = program.add_subcommand("bench", "Measure speed");
   bench->require_subcommand(0, 1);
   bench->callback([bench] {
@@ -152,26 +178,28 @@ void add_bench(CLI::App& program, Outcome&) {
     return command->add_option(flag, values, about)->delimiter(',')->type_name("NAME");
   };
   command->add_option("--device", options->device, "Device to run on")
-      ->check(CLI::IsMember({"cpu"}))
+      ->check(CLI::IsMember({"cpu", "cuda"}))
       ->capture_default_str();
   std::string shapes;
-  for (const BenchShape& shape : bench_shapes()) shapes += fmt::format("\n  {:<12} {}", shape.name, shape.about);
+  for (const BenchShape& shape : bench_shapes())
+    shapes +=
+        fmt::format("\n  {:<12} {}: {}, on a GPU {}", shape.name, shape.about, shape.sizes(), shape.on_gpu().sizes());
   list("--shape", options->shapes, "Shapes to run (listed below); all but the tiny ones unless given");
-  list("--impl", options->impls, "Implementations to run")->check(CLI::IsMember(bench_impls()))->capture_default_str();
+  list("--impl", options->impls, "Implementations to run; unless given, mhla, composed, linear and softmax (sdpa)")
+      ->check(CLI::IsMember(all_bench_impls()));
   list("--passes", options->passes, "Passes to run")->check(CLI::IsMember({"fwd", "fwd+bwd"}))->capture_default_str();
-  list("--normalizer", options->normalizers, "none, paper, reference; unless given, what the models of a shape use")
+  list("--normalizer", options->normalizers,
+       "none, paper, reference; unless given, what the models of a shape use, on a GPU none and paper")
       ->check(CLI::IsMember({"none", "paper", "reference"}));
-  command->add_option("--dtype", options->dtype, "Element type")
-      ->check(CLI::IsMember({"f32", "f64", "bf16", "f16"}))
-      ->capture_default_str();
+  command->add_option("--dtype", options->dtype, "Element type; f32 unless given, on a GPU bf16")
+      ->check(CLI::IsMember({"f32", "f64", "bf16", "f16"}));
   command->add_option("--threads", options->threads, "Threads; 0 is torch's own choice")->capture_default_str();
-  command->add_option("--min-time", options->min_time, "Seconds of timing per implementation")
-      ->check(CLI::Range(0.0, 3600.0))
-      ->capture_default_str();
+  command->add_option("--min-time", options->min_time, "Seconds of timing per implementation; 0.5, on a GPU 0.2")
+      ->check(CLI::Range(0.0, 3600.0));
   command
-      ->add_option("--peer-time", options->peer_time, "Leave out linear and sdpa where one run would take more seconds")
-      ->check(CLI::Range(0.0, 3600.0))
-      ->capture_default_str();
+      ->add_option("--peer-time", options->peer_time,
+                   "Leave out linear and sdpa where one run would take more seconds; 10, on a GPU 0.1")
+      ->check(CLI::Range(0.0, 3600.0));
   command->add_flag("--n-sweep", options->n_sweep,
                     "Instead of shapes: N from 256 to --n-max in sqrt(N) blocks, with the exponent of time over N");
   command->add_option("--n-max", options->n_max, "Largest N of --n-sweep")
@@ -181,9 +209,10 @@ void add_bench(CLI::App& program, Outcome&) {
   command->add_flag("--fresh-memory", options->fresh_memory,
                     "Give large freed memory back to the system, as the allocator does by default, so that every run "
                     "clears pages anew");
+  command->add_option("--chart", options->chart, "Also draw time over the floor, as SVG")->type_name("FILE");
   options->output.add_option(*command);
-  command->footer("Shapes:" + shapes);
-  command->callback([options] { run_bench(*options); });
+  command->footer("Shapes (B, H, N, D, M):" + shapes);
+  command->callback([options, &outcome] { outcome.exit_code = run_bench(*options); });
 }
 
 }  // namespace mhla::cli

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "cli/measure.hpp"
@@ -48,8 +49,8 @@ double error_of_peer(const Tokens& tokens, const torch::Tensor& o, bool softmax,
   const auto head = [](const torch::Tensor& x) { return x.select(0, 0).select(1, 0).to(torch::kFloat64); };
   const torch::Tensor q = head(tokens.q).slice(0, n - checked);
   const torch::Tensor k = head(tokens.k);
-  const torch::Tensor visible =
-      causal ? torch::ones({checked, n}, torch::kBool).tril(n - checked) : torch::ones({checked, n}, torch::kBool);
+  torch::Tensor visible = torch::ones({checked, n}, q.options().dtype(torch::kBool));
+  if (causal) visible = visible.tril(n - checked);
   torch::Tensor weights;
   if (softmax) {
     const torch::Tensor scores = torch::matmul(q, k.t()) / std::sqrt(static_cast<double>(q.size(1)));
@@ -77,7 +78,7 @@ Setting prepare(const BenchShape& shape, bool backward) {
                   {},
                   {}};
   if (backward) setting.d_o = random_output_gradient(shape.problem, kSeed);
-  setting.truth = shape.problem.partition.tokens() <= kReferenceTokens
+  setting.truth = shape.problem.device == Device::cpu && shape.problem.partition.tokens() <= kReferenceTokens
                       ? run_reference(shape.problem, setting.tokens, setting.d_o)
                       : composed_truth(shape.problem, setting.tokens, setting.d_o);
   return setting;
@@ -135,18 +136,30 @@ Candidate linear_candidate(const Setting& setting) {
           }};
 }
 
-Candidate softmax_candidate(const Setting& setting) {
+SoftmaxKernel softmax_kernel(const std::string& impl) {
+  if (impl == "sdpa-cudnn") return SoftmaxKernel::cudnn;
+  if (impl == "sdpa-flash") return SoftmaxKernel::flash;
+  if (impl == "sdpa-efficient") return SoftmaxKernel::efficient;
+  return SoftmaxKernel::automatic;
+}
+
+Candidate softmax_candidate(const std::string& impl, const Setting& setting) {
   const Problem& p = setting.shape.problem;
   const bool causal = setting.shape.causal();
+  const SoftmaxKernel kernel = softmax_kernel(impl);
   const auto n = static_cast<double>(p.partition.tokens());
   const double flops = 4.0 * n * n * static_cast<double>(p.batch * p.heads * p.key_dim) * (causal ? 0.5 : 1.0);
-  return {"sdpa", flops * (setting.d_o.defined() ? 3.5 : 1.0),
-          [&setting, causal] {
-            return with_gradients(setting.tokens, setting.d_o,
-                                  [&](const Tokens& leaves) { return softmax_attention(leaves, causal); });
+  const auto as_wide_as_keys = [&](const torch::Tensor& x) {
+    return x.defined() ? x.slice(3, 0, p.key_dim).contiguous() : x;
+  };
+  const Tokens tokens = {setting.tokens.q, setting.tokens.k, as_wide_as_keys(setting.tokens.v), setting.tokens.mixing};
+  return {impl, flops * (setting.d_o.defined() ? 3.5 : 1.0),
+          [tokens, d_o = as_wide_as_keys(setting.d_o), causal, kernel] {
+            return with_gradients(tokens, d_o,
+                                  [&](const Tokens& leaves) { return softmax_attention(leaves, causal, kernel); });
           },
-          [&setting, causal](const Results& results) {
-            return error_of_peer(setting.tokens, results.o, true, causal, Normalizer::none);
+          [tokens, causal](const Results& results) {
+            return error_of_peer(tokens, results.o, true, causal, Normalizer::none);
           }};
 }
 
@@ -154,7 +167,7 @@ Candidate candidate(const std::string& impl, const Setting& setting) {
   if (impl == "mhla") return operator_candidate(setting);
   if (impl == "composed") return composed_candidate(setting);
   if (impl == "linear") return linear_candidate(setting);
-  return softmax_candidate(setting);
+  return softmax_candidate(impl, setting);
 }
 
 std::size_t bytes_of(const Results& results) {
@@ -172,67 +185,110 @@ double floor_bytes(const Setting& setting) {
   return 2.0 * forward + static_cast<double>(t.q.nbytes() + t.k.nbytes() + t.v.nbytes());
 }
 
+BenchRow empty_row(const BenchShape& shape, const BenchSettings& settings, const std::string& impl) {
+  BenchRow row;
+  row.shape = shape.name;
+  row.sizes = shape.sizes();
+  row.device = name(shape.problem.device);
+  row.device_name = settings.device_name;
+  row.dtype = name(shape.problem.dtype);
+  row.pass = settings.backward ? "fwd+bwd" : "fwd";
+  row.impl = impl;
+  row.normalizer = row.softmax() ? "softmax" : name(shape.problem.options.normalizer);
+  return row;
+}
+
+// Runs the candidate twice: for its memory, which also warms it up, and for its error. Returns how it is to be timed.
+Contestant check(const Candidate& entry, const Stopwatch& stopwatch, BenchRow& row) {
+  std::size_t results_bytes = 0;
+  const std::size_t peak = peak_allocation(stopwatch.device().type(), [&] { results_bytes = bytes_of(entry.run()); });
+  row.extra_bytes = peak > results_bytes ? peak - results_bytes : 0;
+  Results results;
+  const Stopwatch::Lap lap = stopwatch.time([&] { results = entry.run(); });
+  row.rel_err = entry.error(results);
+  return {[run = entry.run] { run(); }, lap.host_seconds};
+}
+
+std::string first_line(const std::exception& error) {
+  const std::string text = error.what();
+  return text.substr(0, text.find('\n'));
+}
+
+void fill_times(BenchRow& row, const Contestant& contestant, double flops, double peak_gflops) {
+  const Spread times = spread(contestant.seconds);
+  row.ms_median = 1e3 * times.median;
+  row.ms_p10 = 1e3 * times.p10;
+  row.ms_p90 = 1e3 * times.p90;
+  row.gflops = flops / times.median / 1e9;
+  row.peak_gflops = peak_gflops;
+  row.host_us = 1e6 * contestant.host_seconds;
+}
+
 }  // namespace
 
-const std::vector<std::string>& bench_impls() {
-  static const std::vector<std::string> impls = {"mhla", "composed", "linear", "sdpa"};
+const std::vector<std::string>& all_bench_impls() {
+  static const std::vector<std::string> impls = {"mhla",       "composed",   "linear",        "sdpa",
+                                                 "sdpa-cudnn", "sdpa-flash", "sdpa-efficient"};
   return impls;
 }
 
+const std::vector<std::string>& bench_impls(Device device) {
+  static const std::vector<std::string> on_cpu = {"mhla", "composed", "linear", "sdpa"};
+  static const std::vector<std::string> on_gpu = {"mhla",       "composed",   "linear",
+                                                  "sdpa-cudnn", "sdpa-flash", "sdpa-efficient"};
+  return device == Device::cuda ? on_gpu : on_cpu;
+}
+
 io::Json BenchRow::json() const {
-  return {{"shape", shape},   {"device", device},          {"dtype", dtype},         {"pass", pass},
-          {"impl", impl},     {"normalizer", normalizer},  {"ms_median", ms_median}, {"ms_p10", ms_p10},
-          {"ms_p90", ms_p90}, {"floor_ms", floor_ms},      {"rel_err", rel_err},     {"extra_bytes", extra_bytes},
-          {"gflops", gflops}, {"peak_gflops", peak_gflops}};
+  io::Json row = {
+      {"shape", shape},   {"device", device},          {"dtype", dtype},         {"pass", pass},
+      {"impl", impl},     {"normalizer", normalizer},  {"ms_median", ms_median}, {"ms_p10", ms_p10},
+      {"ms_p90", ms_p90}, {"floor_ms", floor_ms},      {"rel_err", rel_err},     {"extra_bytes", extra_bytes},
+      {"gflops", gflops}, {"peak_gflops", peak_gflops}};
+  if (device != "cpu") {
+    row["device_name"] = device_name;
+    row["host_us"] = host_us;
+  }
+  return row;
 }
 
 std::vector<BenchRow> run_benchmark(const BenchShape& shape, const BenchSettings& settings,
                                     const std::function<void(const std::string&)>& left_out) {
   const Setting setting = prepare(shape, settings.backward);
+  const Stopwatch stopwatch(torch_device(shape.problem));
   const DType dtype = shape.problem.dtype;
-  const double rate = matrix_product_flops() / std::min(time_matrix_product(), time_matrix_product());
+  MatrixProduct product(stopwatch.device(), dispatch::scalar_type(dtype));
+  product();
+  const double rate = product.flops() / stopwatch.time(product).seconds;
   std::vector<BenchRow> rows;
+  std::vector<double> flops;
   std::vector<Contestant> contestants;
   for (const std::string& impl : settings.impls) {
+    if (impl == "sdpa-efficient" && std::ranges::any_of(rows, &BenchRow::softmax)) continue;
     const Candidate entry = candidate(impl, setting);
-    const bool peer = impl == "linear" || impl == "sdpa";
-    if (peer && entry.flops / rate > settings.peer_seconds) {
-      left_out(fmt::format("{} at {}: about {:.0f} s for one run", impl, shape.name, entry.flops / rate));
+    BenchRow row = empty_row(shape, settings, impl);
+    if ((impl == "linear" || row.softmax()) && entry.flops / rate > settings.peer_seconds) {
+      left_out(fmt::format("{} at {}: at least {:.1f} s for one run", impl, shape.name, entry.flops / rate));
       continue;
     }
-    BenchRow row;
-    row.shape = shape.name;
-    row.device = "cpu";
-    row.dtype = name(dtype);
-    row.pass = settings.backward ? "fwd+bwd" : "fwd";
-    row.impl = impl;
-    row.normalizer = impl == "sdpa" ? "softmax" : name(shape.problem.options.normalizer);
     row.floor_ms = 1e3 * floor_bytes(setting) / settings.bandwidth;
-    row.gflops = entry.flops / 1e9;
-    std::size_t results_bytes = 0;
-    const std::size_t peak = peak_allocation([&] {
-      const Results results = entry.run();
-      results_bytes = bytes_of(results);
-    });
-    row.extra_bytes = peak > results_bytes ? peak - results_bytes : 0;
-    row.rel_err = entry.error(entry.run());
+    try {
+      contestants.push_back(check(entry, stopwatch, row));
+    } catch (const std::exception& error) {
+      if (impl == "mhla") throw;
+      left_out(fmt::format("{} at {}: {}", impl, shape.name, first_line(error)));
+      continue;
+    }
     if (impl == "mhla" && !(row.rel_err <= tolerance(dtype)))
       throw Error(fmt::format("mhla at {} ({}, {}): relative RMS {:.2e} exceeds {:.0e}; not timed", shape.name,
                               row.dtype, row.pass, row.rel_err, tolerance(dtype)));
-    contestants.push_back({[run = entry.run] { run(); }, {}});
     rows.push_back(row);
+    flops.push_back(entry.flops);
   }
-  contestants.push_back({[] { time_matrix_product(); }, {}});
-  race(contestants, settings.min_seconds, [] {});
-  const double peak_gflops = matrix_product_flops() / spread(contestants.back().seconds).median / 1e9;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    const Spread times = spread(contestants[i].seconds);
-    rows[i].ms_median = 1e3 * times.median;
-    rows[i].ms_p10 = 1e3 * times.p10;
-    rows[i].ms_p90 = 1e3 * times.p90;
-    rows[i].gflops /= times.median;
-    rows[i].peak_gflops = peak_gflops;
-  }
+  contestants.push_back({product});
+  race(contestants, stopwatch, settings.min_seconds);
+  const double peak_gflops = product.flops() / spread(contestants.back().seconds).median / 1e9;
+  for (std::size_t i = 0; i < rows.size(); ++i) fill_times(rows[i], contestants[i], flops[i], peak_gflops);
   return rows;
 }
 

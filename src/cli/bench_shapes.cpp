@@ -40,21 +40,21 @@ std::vector<BenchShape> make_shapes() {
   using enum Normalizer;
   using enum TokenOrder;
   return {
-      {"video", "31,500 latent tokens of a video, 12 heads",
-       bidirectional(1, 12, 128, Partition::grid({21, 30, 50}, {3, 5, 10}), none), raster},
-      {"256px", "diffusion transformer at 256 px, batch 4",
-       bidirectional(4, 6, 64, Partition::grid({16, 16}, {4, 4}), paper), block},
-      {"512px", "diffusion transformer at 512 px, batch 2",
-       bidirectional(2, 6, 64, Partition::grid({32, 32}, {4, 4}), paper), block},
-      {"1024px", "diffusion transformer at 1024 px, batch 1",
-       bidirectional(1, 6, 64, Partition::grid({64, 64}, {4, 4}), paper), block},
-      {"sana", "text-to-image at 1024 px, 36 narrow heads",
-       bidirectional(1, 36, 32, Partition::grid({32, 32}, {4, 4}), paper), block},
-      {"long", "131,072 tokens, 2 heads", bidirectional(1, 2, 128, Partition::line(131072, 512), none), raster},
-      {"causal", "language model, 2,048 tokens in blocks of 64", causal(4, 2048, 128, 256, 64), raster},
+      {"video", "31,500 latent tokens of a video",
+       bidirectional(1, 12, 128, Partition::grid({21, 30, 50}, {3, 5, 10}), none), raster, 1, 12},
+      {"256px", "diffusion transformer at 256 px", bidirectional(4, 6, 64, Partition::grid({16, 16}, {4, 4}), paper),
+       block, 256, 6},
+      {"512px", "diffusion transformer at 512 px", bidirectional(2, 6, 64, Partition::grid({32, 32}, {4, 4}), paper),
+       block, 64, 6},
+      {"1024px", "diffusion transformer at 1024 px", bidirectional(1, 6, 64, Partition::grid({64, 64}, {4, 4}), paper),
+       block, 16, 6},
+      {"sana", "text-to-image at 1024 px, narrow heads",
+       bidirectional(1, 36, 32, Partition::grid({32, 32}, {4, 4}), paper), block, 8, 36},
+      {"long", "131,072 tokens", bidirectional(1, 2, 128, Partition::line(131072, 512), none), raster, 1, 12},
+      {"causal", "language model, 2,048 tokens in blocks of 64", causal(4, 2048, 128, 256, 64), raster, 16, 4},
       {"tiny", "64 tokens, to see that everything works",
-       bidirectional(1, 2, 16, Partition::grid({8, 8}, {2, 2}), paper), block},
-      {"tiny-causal", "64 causal tokens", causal(2, 64, 16, 24, 16), raster},
+       bidirectional(1, 2, 16, Partition::grid({8, 8}, {2, 2}), paper), block, 1, 2},
+      {"tiny-causal", "64 causal tokens", causal(2, 64, 16, 24, 16), raster, 1, 2},
   };
 }
 
@@ -62,6 +62,21 @@ std::vector<BenchShape> make_shapes() {
 
 torch::Tensor BenchShape::mixing() const {
   return to_matrix(mixing_init(problem.partition, causal() ? MixingInit::running_mean : MixingInit::paper));
+}
+
+std::string BenchShape::sizes() const {
+  const Problem& p = problem;
+  const std::string dim =
+      p.key_dim == p.value_dim ? fmt::format("{}", p.key_dim) : fmt::format("{}/{}", p.key_dim, p.value_dim);
+  return fmt::format("({}, {}, {}, {}, {})", p.batch, p.heads, p.partition.tokens(), dim, p.partition.blocks());
+}
+
+BenchShape BenchShape::on_gpu() const {
+  BenchShape shape = *this;
+  shape.problem.device = Device::cuda;
+  shape.problem.batch = gpu_batch;
+  shape.problem.heads = shape.problem.kv_heads = gpu_heads;
+  return shape;
 }
 
 const std::vector<BenchShape>& bench_shapes() {

@@ -1,4 +1,4 @@
-// The shapes the operator is measured at: those of the models it is for, with the batch of a small machine.
+// The shapes the operator is measured at: those of the models it is for, with a batch that suits the device.
 #pragma once
 
 #include <string>
@@ -12,11 +12,15 @@ namespace mhla::cli {
 struct BenchShape {
   std::string name;
   std::string about;
-  Problem problem;   // float32, with the normaliser its models use
+  Problem problem;   // float32 on the CPU, with the normaliser its models use
   TokenOrder order;  // in which the composed formula gets its tokens
+  std::int64_t gpu_batch = 1;
+  std::int64_t gpu_heads = 1;
 
   bool causal() const { return problem.options.masking == Masking::token_causal; }
   torch::Tensor mixing() const;  // [M, M], double
+  std::string sizes() const;     // "(B, H, N, D, M)"
+  BenchShape on_gpu() const;     // the same on CUDA, with more work
 };
 
 const std::vector<BenchShape>& bench_shapes();

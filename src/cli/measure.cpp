@@ -4,7 +4,6 @@
 #include <c10/core/Allocator.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 #include <malloc.h>
-#include <torch/torch.h>
 
 #include <algorithm>
 #include <chrono>
@@ -15,11 +14,11 @@
 namespace mhla::cli {
 namespace {
 
-constexpr std::int64_t kMatrixSide = 1536;
-
 class MemoryMeter : public c10::MemoryReportingInfoBase {
  public:
-  void reportMemoryUsage(void*, std::int64_t bytes, std::size_t, std::size_t, c10::Device) override {
+  explicit MemoryMeter(torch::DeviceType device) : device_(device) {}
+  void reportMemoryUsage(void*, std::int64_t bytes, std::size_t, std::size_t, c10::Device device) override {
+    if (device.type() != device_) return;
     held_ += bytes;
     peak_ = std::max(peak_, held_);
   }
@@ -27,6 +26,7 @@ class MemoryMeter : public c10::MemoryReportingInfoBase {
   std::int64_t peak() const { return peak_; }
 
  private:
+  torch::DeviceType device_;
   std::int64_t held_ = 0;
   std::int64_t peak_ = 0;
 };
@@ -57,8 +57,8 @@ void keep_freed_memory() {
   ::mallopt(M_TRIM_THRESHOLD, -1);
 }
 
-std::size_t peak_allocation(const std::function<void()>& work) {
-  const auto meter = std::make_shared<MemoryMeter>();
+std::size_t peak_allocation(torch::DeviceType device, const std::function<void()>& work) {
+  const auto meter = std::make_shared<MemoryMeter>(device);
   {
     const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, meter);
     work();
@@ -66,42 +66,47 @@ std::size_t peak_allocation(const std::function<void()>& work) {
   return static_cast<std::size_t>(meter->peak());
 }
 
-double copy_bandwidth() {
-  constexpr std::int64_t kElements = 1 << 25;
-  const torch::Tensor from = torch::ones({kElements});
+double copy_bandwidth(torch::Device device) {
+  const std::int64_t elements = device.is_cpu() ? 1 << 25 : 1 << 28;
+  const int runs = device.is_cpu() ? 5 : 25;
+  const Stopwatch stopwatch(device);
+  const torch::Tensor from = torch::ones({elements}, device);
   torch::Tensor to = torch::empty_like(from);
   std::vector<double> seconds;
   to.copy_(from);
-  for (int i = 0; i < 5; ++i) seconds.push_back(time_of([&] { to.copy_(from); }));
+  for (int i = 0; i < runs; ++i) seconds.push_back(stopwatch.time([&] { to.copy_(from); }).seconds);
   return 2.0 * static_cast<double>(from.nbytes()) / spread(seconds).median;
 }
 
-double time_matrix_product() {
-  static const torch::Tensor a = torch::randn({kMatrixSide, kMatrixSide});
-  static const torch::Tensor b = torch::randn({kMatrixSide, kMatrixSide});
-  static torch::Tensor c = torch::empty({kMatrixSide, kMatrixSide});
-  return time_of([] { torch::mm_out(c, a, b); });
+MatrixProduct::MatrixProduct(torch::Device device, torch::ScalarType dtype) {
+  const std::int64_t side = device.is_cpu() ? 1536 : 8192;
+  const auto options = torch::TensorOptions(device.is_cpu() ? torch::kFloat32 : dtype).device(device);
+  a_ = torch::randn({side, side}, options);
+  b_ = torch::randn({side, side}, options);
+  c_ = torch::empty({side, side}, options);
 }
 
-double matrix_product_flops() { return 2.0 * std::pow(static_cast<double>(kMatrixSide), 3); }
+double MatrixProduct::flops() const { return 2.0 * std::pow(static_cast<double>(a_.size(0)), 3); }
 
-void race(std::vector<Contestant>& contestants, double min_seconds, const std::function<void()>& after_round) {
-  constexpr std::size_t kEnoughRuns = 7;
+void race(std::vector<Contestant>& contestants, const Stopwatch& stopwatch, double min_seconds) {
+  const std::size_t enough_runs = stopwatch.device().is_cpu() ? 7 : 25;
   constexpr std::size_t kMostRuns = 1000;
   constexpr double kPatience = 5.0;  // times min_seconds, after which fewer runs must do
+  constexpr double kHeadStart = 1.5;
   const auto done = [&](const Contestant& contestant) {
     const double total = std::accumulate(contestant.seconds.begin(), contestant.seconds.end(), 0.0);
     const std::size_t runs = contestant.seconds.size();
-    return runs >= kMostRuns || (runs >= kEnoughRuns && total >= min_seconds) || total >= kPatience * min_seconds;
+    return runs >= kMostRuns || (runs >= enough_runs && total >= min_seconds) || total >= kPatience * min_seconds;
   };
   for (bool running = true; running;) {
     running = false;
     for (Contestant& contestant : contestants) {
       if (done(contestant)) continue;
-      contestant.seconds.push_back(time_of(contestant.run));
+      const Stopwatch::Lap lap = stopwatch.time(contestant.run, kHeadStart * contestant.host_seconds);
+      contestant.seconds.push_back(lap.seconds);
+      contestant.host_seconds = lap.host_seconds;
       running = running || !done(contestant);
     }
-    after_round();
   }
 }
 

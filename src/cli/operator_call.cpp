@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "torch/place.hpp"
 #include "torch/tensors.hpp"
 
 namespace mhla::cli {
@@ -47,47 +48,57 @@ BackwardArgs backward_args(const Tokens& tokens, const torch::Tensor& d_o, const
   return args;
 }
 
-torch::Tensor workspace(std::size_t bytes) { return torch::empty({static_cast<std::int64_t>(bytes)}, torch::kUInt8); }
+// Seeded anew; on a GPU it is torch's own.
+at::Generator generator(const Problem& problem, std::uint64_t seed) {
+  if (problem.device == Device::cpu) return at::detail::createCPUGenerator(seed);
+  at::Generator shared = at::globalContext().defaultGenerator(torch_device(problem));
+  shared.set_current_seed(seed);
+  return shared;
+}
 
 torch::Tensor normal(std::int64_t tokens, std::int64_t heads, std::int64_t dim, const Problem& problem,
                      at::Generator& generator) {
-  return torch::randn({problem.batch, tokens, heads, dim}, generator, torch::TensorOptions().dtype(torch::kFloat32))
+  return torch::randn({problem.batch, tokens, heads, dim}, generator,
+                      torch::TensorOptions(torch::kFloat32).device(torch_device(problem)))
       .to(scalar_type(problem.dtype));
 }
 
 }  // namespace
 
+torch::Device torch_device(const Problem& problem) {
+  return problem.device == Device::cuda ? torch::Device(torch::kCUDA, 0) : torch::Device(torch::kCPU);
+}
+
 Tokens random_tokens(const Problem& problem, const torch::Tensor& mixing, std::uint64_t seed) {
-  auto generator = at::detail::createCPUGenerator(seed);
+  at::Generator source = generator(problem, seed);
   const std::int64_t n = problem.partition.tokens();
   Tokens tokens;
-  tokens.q = normal(n, problem.heads, problem.key_dim, problem, generator);
-  tokens.k = normal(n, problem.kv_heads, problem.key_dim, problem, generator);
-  tokens.v = normal(n, problem.kv_heads, problem.value_dim, problem, generator);
-  tokens.mixing = mixing.to(scalar_type(accumulation_type(problem.dtype))).contiguous();
+  tokens.q = normal(n, problem.heads, problem.key_dim, problem, source);
+  tokens.k = normal(n, problem.kv_heads, problem.key_dim, problem, source);
+  tokens.v = normal(n, problem.kv_heads, problem.value_dim, problem, source);
+  tokens.mixing = mixing.to(torch_device(problem), scalar_type(accumulation_type(problem.dtype))).contiguous();
   return tokens;
 }
 
 torch::Tensor random_output_gradient(const Problem& problem, std::uint64_t seed) {
-  auto generator = at::detail::createCPUGenerator(seed ^ 0x9e3779b9U);
-  return normal(problem.partition.tokens(), problem.heads, problem.value_dim, problem, generator);
+  at::Generator source = generator(problem, seed ^ 0x9e3779b9U);
+  return normal(problem.partition.tokens(), problem.heads, problem.value_dim, problem, source);
 }
 
 Results run_operator(const Plan& plan, const Tokens& tokens, const torch::Tensor& d_o) {
-  const Parallel parallel = dispatch::torch_parallel();
   Results results = allocate(plan.problem(), tokens, d_o.defined());
   {
-    const torch::Tensor scratch = workspace(plan.forward_workspace());
+    dispatch::Place place(tokens.q);
     ForwardArgs args;
     args.in = inputs(tokens);
     args.o = mutable_view(results.o);
-    args.run = {scratch.data_ptr(), plan.forward_workspace(), &parallel};
+    args.run = place.execution(plan.forward_workspace());
     forward(plan, args);
   }
   if (d_o.defined()) {
-    const torch::Tensor scratch = workspace(plan.backward_workspace());
+    dispatch::Place place(tokens.q);
     BackwardArgs args = backward_args(tokens, d_o, results);
-    args.run = {scratch.data_ptr(), plan.backward_workspace(), &parallel};
+    args.run = place.execution(plan.backward_workspace());
     backward(plan, args);
   }
   return results;

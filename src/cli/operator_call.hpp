@@ -19,15 +19,18 @@ struct Results {
   torch::Tensor d_q, d_k, d_v, d_mixing;  // undefined without a backward pass
 };
 
-// Standard normal q, k, v for the problem; the same for equal seeds. `mixing` is [M, M] or [H, M, M] in double.
+torch::Device torch_device(const Problem& problem);  // the first GPU for Device::cuda
+
+// Standard normal q, k, v for the problem, on its device; the same for equal seeds. `mixing` is [M, M] or [H, M, M] in
+// double.
 Tokens random_tokens(const Problem& problem, const torch::Tensor& mixing, std::uint64_t seed);
 torch::Tensor random_output_gradient(const Problem& problem, std::uint64_t seed);
 
-// Forward, and backward where `d_o` is given, by the fast kernels on torch's threads. Workspace and results come from
-// torch's allocator.
+// Forward, and backward where `d_o` is given, by the fast kernels: on torch's threads or, not awaited, on the current
+// stream of the GPU. Workspace and results come from torch's allocator.
 Results run_operator(const Plan& plan, const Tokens& tokens, const torch::Tensor& d_o = {});
 
-// The same by the definition in double: inputs are converted first. O(N^2).
+// The same by the definition in double, on the CPU: inputs are converted first. O(N^2).
 Results run_reference(const Problem& problem, const Tokens& tokens, const torch::Tensor& d_o = {});
 
 // ||a - b|| / ||b|| in double, not finite where a is not; 0 for equal tensors.

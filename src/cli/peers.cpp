@@ -84,6 +84,37 @@ torch::Tensor token_causal(const torch::Tensor& q, const torch::Tensor& k, const
   return o / (matmul(q, mix(earlier, k.sum(-2)).unsqueeze(-1)) + scores.sum(-1, true) + options.eps);
 }
 
+// Leaves torch one implementation of softmax attention while it lives.
+class OnlyKernel {
+ public:
+  explicit OnlyKernel(SoftmaxKernel kernel) {
+    if (kernel == SoftmaxKernel::automatic) return;
+    allow({kernel == SoftmaxKernel::cudnn, kernel == SoftmaxKernel::flash, kernel == SoftmaxKernel::efficient, false});
+  }
+  ~OnlyKernel() { allow(before_); }
+  OnlyKernel(const OnlyKernel&) = delete;
+  OnlyKernel& operator=(const OnlyKernel&) = delete;
+
+ private:
+  struct Allowed {
+    bool cudnn, flash, efficient, plain;
+  };
+  static Allowed allowed() {
+    const at::Context& context = at::globalContext();
+    return {context.userEnabledCuDNNSDP(), context.userEnabledFlashSDP(), context.userEnabledMemEfficientSDP(),
+            context.userEnabledMathSDP()};
+  }
+  static void allow(const Allowed& kernels) {
+    at::Context& context = at::globalContext();
+    context.setSDPUseCuDNN(kernels.cudnn);
+    context.setSDPUseFlash(kernels.flash);
+    context.setSDPUseMemEfficient(kernels.efficient);
+    context.setSDPUseMath(kernels.plain);
+  }
+
+  Allowed before_ = allowed();
+};
+
 torch::Tensor leaf(const torch::Tensor& x) { return x.detach().to(torch::kFloat64).requires_grad_(true); }
 
 }  // namespace
@@ -157,7 +188,8 @@ torch::Tensor linear_attention(const Tokens& tokens, Normalizer normalizer, bool
   return o.transpose(1, 2).contiguous();
 }
 
-torch::Tensor softmax_attention(const Tokens& tokens, bool causal) {
+torch::Tensor softmax_attention(const Tokens& tokens, bool causal, SoftmaxKernel kernel) {
+  const OnlyKernel only(kernel);
   const torch::Tensor v = tokens.v.slice(3, 0, tokens.q.size(3));
   return torch::scaled_dot_product_attention(tokens.q.transpose(1, 2), tokens.k.transpose(1, 2), v.transpose(1, 2), {},
                                              0.0, causal)
@@ -167,10 +199,9 @@ torch::Tensor softmax_attention(const Tokens& tokens, bool causal) {
 Results composed_truth(const Problem& problem, const Tokens& tokens, const torch::Tensor& d_o) {
   Problem one = problem;
   one.dtype = DType::f64;
-  one.batch = 1;
   one.heads = one.kv_heads = 1;
   Results truth;
-  const auto f64 = torch::TensorOptions().dtype(torch::kFloat64);
+  const auto f64 = tokens.q.options().dtype(torch::kFloat64);
   truth.o = torch::empty({problem.batch, problem.partition.tokens(), problem.heads, problem.value_dim}, f64);
   if (d_o.defined()) {
     truth.d_q = torch::empty(tokens.q.sizes(), f64);
@@ -178,21 +209,20 @@ Results composed_truth(const Problem& problem, const Tokens& tokens, const torch
     truth.d_v = torch::empty(tokens.v.sizes(), f64);
     truth.d_mixing = torch::zeros(tokens.mixing.sizes(), f64);
   }
-  for (std::int64_t b = 0; b < problem.batch; ++b)
-    for (std::int64_t h = 0; h < problem.heads; ++h) {
-      const auto part = [&](const torch::Tensor& x) { return x.narrow(0, b, 1).narrow(2, h, 1); };
-      torch::AutoGradMode with_gradients(d_o.defined());
-      const Tokens single = {leaf(part(tokens.q)), leaf(part(tokens.k)), leaf(part(tokens.v)), leaf(tokens.mixing)};
-      const torch::Tensor o = composed_mhla(one, single, TokenOrder::raster);
-      part(truth.o).copy_(o.detach());
-      if (!d_o.defined()) continue;
-      const auto gradients =
-          torch::autograd::grad({o}, {single.q, single.k, single.v, single.mixing}, {part(d_o).to(torch::kFloat64)});
-      part(truth.d_q).copy_(gradients[0]);
-      part(truth.d_k).copy_(gradients[1]);
-      part(truth.d_v).copy_(gradients[2]);
-      truth.d_mixing += gradients[3];
-    }
+  for (std::int64_t h = 0; h < problem.heads; ++h) {
+    const auto part = [&](const torch::Tensor& x) { return x.narrow(2, h, 1); };
+    torch::AutoGradMode with_gradients(d_o.defined());
+    const Tokens single = {leaf(part(tokens.q)), leaf(part(tokens.k)), leaf(part(tokens.v)), leaf(tokens.mixing)};
+    const torch::Tensor o = composed_mhla(one, single, TokenOrder::raster);
+    part(truth.o).copy_(o.detach());
+    if (!d_o.defined()) continue;
+    const auto gradients =
+        torch::autograd::grad({o}, {single.q, single.k, single.v, single.mixing}, {part(d_o).to(torch::kFloat64)});
+    part(truth.d_q).copy_(gradients[0]);
+    part(truth.d_k).copy_(gradients[1]);
+    part(truth.d_v).copy_(gradients[2]);
+    truth.d_mixing += gradients[3];
+  }
   return truth;
 }
 

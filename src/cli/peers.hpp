@@ -20,14 +20,18 @@ torch::Tensor composed_mhla(const Problem& problem, const Tokens& tokens, TokenO
 // O(N) attention without blocks: causal as chunks of `chunk` tokens with running sums, else one summary.
 torch::Tensor linear_attention(const Tokens& tokens, Normalizer normalizer, bool causal, std::int64_t chunk);
 
+// Which implementation of scaled_dot_product_attention runs; all but `automatic` throw where theirs cannot.
+enum class SoftmaxKernel { automatic, cudnn, flash, efficient };
+
 // torch's scaled_dot_product_attention; where values are wider than keys, their leading part is used.
-torch::Tensor softmax_attention(const Tokens& tokens, bool causal);
+torch::Tensor softmax_attention(const Tokens& tokens, bool causal, SoftmaxKernel kernel = SoftmaxKernel::automatic);
 
 // [B, N, H, D] tensors in block order, and back.
 torch::Tensor to_block_order(const torch::Tensor& x, const Partition& partition);
 torch::Tensor from_block_order(const torch::Tensor& x, const Partition& partition);
 
-// The composed formula in double with gradients, one head at a time to bound memory; tokens in raster order.
+// The composed formula in double with gradients, one head at a time to bound memory, on the tokens' device; tokens in
+// raster order.
 Results composed_truth(const Problem& problem, const Tokens& tokens, const torch::Tensor& d_o);
 
 }  // namespace mhla::cli
