@@ -1,0 +1,161 @@
+#!/usr/bin/env bash
+# Builds, tests, sanitizes and measures on a machine with a GPU, and leaves one log:
+#
+#   tools/gpu_check.sh [--out FOLDER] [--build FOLDER] [STAGE...]
+#
+# Stages, all but `prepare` unless named, in this order:
+#   prepare       on a machine where packages can be installed: collects into .deps what a bare GPU machine lacks
+#   build         configure and compile, for the GPU of this machine
+#   test          ctest on CPU and GPU, pytest on the GPU
+#   sanitize      compute-sanitizer: memcheck, racecheck, initcheck
+#   bench         mhla bench op --device cuda
+#   bench-python  python -m mhla.bench, which compiles formulas and takes minutes
+# FOLDER (out/gpu_check) gets log.txt, bench_op.json, bench_op.svg and bench_python.json.
+# The exit code is 0 where every step passed, 1 where one failed, 2 where the command line was wrong.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+out=out/gpu_check
+build=build/gpu
+stages=()
+while (($# > 0)); do
+  case "$1" in
+    --out | --build)
+      [[ -n "${2:-}" ]] || { echo "gpu_check: $1 needs a folder" >&2; exit 2; }
+      if [[ "$1" == --out ]]; then out="$2"; else build="$2"; fi
+      shift ;;
+    prepare | build | test | sanitize | bench | bench-python) stages+=("$1") ;;
+    *)
+      echo "gpu_check: stage is \"$1\"; it may be prepare, build, test, sanitize, bench or bench-python" >&2
+      exit 2 ;;
+  esac
+  shift
+done
+((${#stages[@]} > 0)) || stages=(build test sanitize bench bench-python)
+
+python="$(command -v python3)"
+[[ -x .venv/bin/python ]] && python="$PWD/.venv/bin/python"
+brought=.deps/gpu
+export PYTHONPATH="$PWD/$build/python:$PWD/$brought/pytest"
+export PYTHONUNBUFFERED=1
+
+# Small tests that reach every kernel: a sanitizer slows them down a hundredfold.
+sanitized='Operator.DenseCausalForm*:Operator.BlocksOfManyTokens*:Operator.PackedSequences*:Operator.WideHeads*'
+sanitized+=':Identity.SplittingACausalCall*:Identity.OneBlock*:Robustness.AFutureBlock*:Gpu.ACapturedGraph*'
+sanitizer_seconds=120
+
+summary=()
+failures=0
+# step NAME COMMAND...: runs it, says how long it took and whether it passed.
+step() {
+  local name="$1" start=$SECONDS verdict=PASS
+  shift
+  printf '\n==== %s\n' "$name"
+  "$@" || verdict="FAIL (exit code $?)"
+  [[ "$verdict" == PASS ]] || failures=$((failures + 1))
+  summary+=("$(printf '%-24s %5d s  %s' "$name" $((SECONDS - start)) "$verdict")")
+  printf -- '---- %s\n' "${summary[-1]}"
+  [[ "$verdict" == PASS ]]
+}
+
+say_where_we_are() {
+  echo "commit $(git rev-parse --short HEAD 2> /dev/null || echo unknown), $(date -u '+%Y-%m-%d %H:%M UTC')"
+  nvidia-smi --query-gpu=name,compute_cap,memory.total,driver_version --format=csv,noheader || echo "nvidia-smi found no GPU"
+  nvcc --version | tail -2
+  "$python" -c 'import torch; print("torch", torch.__version__, "CUDA", torch.version.cuda, "GPU", torch.cuda.is_available())'
+}
+
+collect() {
+  mkdir -p "$brought/png/include" "$brought/png/lib"
+  cp -L /usr/include/{png.h,pngconf.h,pnglibconf.h,zlib.h} "$brought/png/include/" &&
+    cp -L "$(g++ -print-file-name=libpng.a)" "$(g++ -print-file-name=libz.a)" "$brought/png/lib/" || return
+  find /usr/include -name zconf.h -exec cp -L {} "$brought/png/include/" \;
+  "$python" -m pip install --quiet --disable-pip-version-check --upgrade --no-compile --target "$brought/pytest" pytest==8.4.2
+}
+
+# The program needs libpng: the system's, or what `prepare` collected.
+png_settings() {
+  if echo '#include <png.h>' | g++ -E -x c++ - > /dev/null 2>&1; then
+    echo "-DMHLA_CLI=ON"
+  elif [[ -f "$brought/png/lib/libpng.a" ]]; then
+    local png="$PWD/$brought/png"
+    echo "-DMHLA_CLI=ON -DPNG_PNG_INCLUDE_DIR=$png/include -DPNG_LIBRARY=$png/lib/libpng.a" \
+         "-DZLIB_INCLUDE_DIR=$png/include -DZLIB_LIBRARY=$png/lib/libz.a"
+  else
+    echo "no libpng: the program mhla is left out; tools/gpu_check.sh prepare collects it elsewhere" >&2
+    echo "-DMHLA_CLI=OFF"
+  fi
+}
+
+architecture() {
+  local capability
+  capability="$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2> /dev/null | head -1 | tr -d '.')"
+  case "$capability" in
+    '' | 90) echo 90a-real ;;
+    *) echo "$capability-real" ;;
+  esac
+}
+
+configure() {
+  local settings
+  read -ra settings <<< "$(png_settings)"
+  cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DMHLA_PYTHON="$python" -DMHLA_CUDA=ON \
+        -DMHLA_CUDA_ARCHITECTURES="$(architecture)" "${settings[@]}"
+}
+
+assemble_package() {
+  rm -rf "$build/python/mhla" && mkdir -p "$build/python" && cp -r python/mhla "$build/python/" &&
+    cp "$build"/lib/libmhla* "$build/python/mhla/"
+}
+
+# Tests that a machine without a GPU skips have not passed here.
+on_gpu() {
+  local log="$out/on_gpu.tmp" code
+  "$@" 2>&1 | tee "$log"
+  code=${PIPESTATUS[0]}
+  if grep -qE 'GPU tests not run|\(Skipped\)' "$log"; then
+    echo "gpu_check: tests were skipped for want of a GPU"
+    code=1
+  fi
+  rm -f "$log"
+  return "$code"
+}
+
+pytest_on_gpu() { on_gpu "$python" -m pytest -q -p no:cacheprovider tests/python -m gpu; }
+
+sanitize() {
+  MHLA_TEST_DEVICE=cuda timeout "$sanitizer_seconds" compute-sanitizer --tool "$1" --error-exitcode 1 --print-limit 20 \
+    "$build/bin/test_core" --gtest_brief=1 --gtest_filter="$sanitized"
+}
+
+run_stage() {
+  case "$1" in
+    prepare) step "prepare" collect ;;
+    build)
+      step "build: configure" configure && step "build: compile" cmake --build "$build" &&
+        step "build: Python package" assemble_package ;;
+    test)
+      step "test: ctest, CPU" ctest --test-dir "$build" -LE gpu --output-on-failure -j "$(nproc)"
+      step "test: ctest, GPU" on_gpu ctest --test-dir "$build" -L gpu --output-on-failure
+      step "test: pytest, GPU" pytest_on_gpu ;;
+    sanitize) for tool in memcheck racecheck initcheck; do step "sanitize: $tool" sanitize "$tool"; done ;;
+    bench)
+      step "bench: devices" "$build/bin/mhla" devices
+      step "bench: op" "$build/bin/mhla" bench op --device cuda --json "$out/bench_op.json" --chart "$out/bench_op.svg" ;;
+    bench-python) step "bench-python" "$python" -m mhla.bench --device cuda --json "$out/bench_python.json" ;;
+  esac
+}
+
+check_everything() {
+  say_where_we_are
+  for stage in "${stages[@]}"; do
+    run_stage "$stage" || [[ "$stage" != build ]] || break
+  done
+  printf '\n==== summary\n'
+  printf '%s\n' "${summary[@]}"
+  ((failures == 0))
+}
+
+mkdir -p "$out"
+check_everything 2>&1 | tee "$out/log.txt"
+exit "${PIPESTATUS[0]}"
