@@ -17,7 +17,11 @@ class Call {
 
   Call(const Problem& problem, void* workspace, bool backward)
       : p_(problem), call_(call_shape(problem)), workspace_(workspace), shape_(call_.shape) {
-    if (!call_.packed.empty()) shape_.packed = table_ = workspace_.take<SequenceRow>(shape_.sequences);
+    if (call_.packed.empty()) {
+      order_ = workspace_.take<int>(dense_rows(shape_));
+    } else {
+      shape_.packed = table_ = workspace_.take<SequenceRow>(shape_.sequences);
+    }
     if (!backward) return;
     const std::int64_t row_tiles = static_cast<std::int64_t>(shape_.sequences) * shape_.heads * dense_rows(shape_) / 16;
     column_tiles_ = dense_column_tiles(problem.dtype, shape_.key_dim, shape_.value_pad);
@@ -41,6 +45,7 @@ class Call {
   void run(const ForwardArgs& args) {
     bind(args.in, args.run);
     multiply_pairs<Math>({.shape = shape_,
+                          .order = order_,
                           .x = q_,
                           .y = k_,
                           .rest = v_,
@@ -57,6 +62,7 @@ class Call {
     TokenTensor<const E> dU = token_tensor<const E>(args.d_o, shape_.value_dim);
     if (normalized()) dU = differentiate_normalizer(args);
     DenseArgs<E> d_q{.shape = shape_,
+                     .order = order_,
                      .x = dU,
                      .y = v_,
                      .rest = k_,
@@ -69,6 +75,7 @@ class Call {
                      .pair_sums = args.d_mixing != nullptr ? pair_sums_ : nullptr};
     multiply_pairs<Math>(d_q, stream_);
     multiply_pairs<Math>({.shape = shape_,
+                          .order = order_,
                           .of_queries = false,
                           .x = k_,
                           .y = q_,
@@ -79,6 +86,7 @@ class Call {
                           .out = token_tensor<E>(args.d_v, shape_.value_dim)},
                          stream_);
     multiply_pairs<Math>({.shape = shape_,
+                          .order = order_,
                           .of_queries = false,
                           .x = v_,
                           .y = dU,
@@ -104,6 +112,7 @@ class Call {
     k_ = token_tensor<const E>(in.k, p_.key_dim);
     v_ = token_tensor<const E>(in.v, p_.value_dim);
     if (table_ != nullptr) upload(call_.packed, table_, stream_);
+    if (order_ != nullptr) write_order(shape_, order_, stream_);
   }
 
   TokenTensor<const E> differentiate_normalizer(const BackwardArgs& args) {
@@ -130,6 +139,7 @@ class Call {
   Shape shape_;
   cudaStream_t stream_ = nullptr;
   SequenceRow* table_ = nullptr;
+  int* order_ = nullptr;
   T* pair_sums_ = nullptr;
   int column_tiles_ = 0;
   T* z_ = nullptr;

@@ -16,7 +16,8 @@ template <typename E>
 struct DenseArgs {
   using T = Accumulator<E>;
   Shape shape;
-  bool of_queries = true;  // rows are queries, else keys
+  const int* order = nullptr;  // token of every row, -1 for padding, where all sequences are alike; see write_order()
+  bool of_queries = true;      // rows are queries, else keys
   TokenTensor<const E> x{}, y{}, rest{};
   Feature x_feature{}, y_feature{}, rest_feature{};
   TokenScalars<const T> g{};  // by query token; null: zero
@@ -37,6 +38,7 @@ inline int dense_capacity(const Shape& shape) { return (shape.capacity + 15) / 1
 inline std::int64_t dense_rows(const Shape& shape) {
   return static_cast<std::int64_t>(shape.uniform.blocks) * dense_capacity(shape);
 }
+void write_order(const Shape& shape, int* order, cudaStream_t stream);  // dense_rows() numbers
 int dense_column_tiles(DType dtype, int columns, int depth);
 
 template <typename Math>

@@ -57,15 +57,12 @@ __global__ __launch_bounds__(
   if (row0 >= rows) return;
 
   const auto place_of = [&](int row) {
+    if (args.order != nullptr) return row < rows ? args.order[row] : -1;
     const int block = by_capacity.divide(row);
     if (block >= s.blocks) return -1;
     const BlockTokens tokens(shape, s, block);
     const int n = row - block * capacity;
     return n < tokens.count() ? static_cast<int>(tokens[n]) : -1;
-  };
-  const auto fill_others = [&](int window) {
-    for (int r = static_cast<int>(threadIdx.x); r < kOthers; r += kThreads)
-      other_places[window & 3][r] = place_of(window * kOthers + r);
   };
 
   // Which other rows the rows of this tile meet.
@@ -79,13 +76,20 @@ __global__ __launch_bounds__(
     return args.of_queries ? head / group : head * group + step / (last - first);
   };
 
+  const auto fill_others = [&](int step) {
+    if (step >= steps) return;
+    const int window = first + step % (last - first);
+    for (int r = static_cast<int>(threadIdx.x); r < kOthers; r += kThreads)
+      other_places[step & 3][r] = place_of(window * kOthers + r);
+  };
+
   const auto x = args.x.head(s.batch, head);
   const auto load_others = [&](int step) {
     if (step < steps) {
       const int h = other_head(step);
       const auto y = args.y.head(s.batch, h);
       const auto rest = args.rest.head(s.batch, h);
-      const int* const at = other_places[(first + step % (last - first)) & 3];
+      const int* const at = other_places[step & 3];
       E* const y_tile = stages + (step & 1) * (Kernel::kY + Kernel::kRest);
       load_tile<kOthers, kDepth, kThreads>(y_tile, args.y.dim, args.y.vectors, y.data,
                                            [=](int r) { return row_offset(at[r], y.token_stride); });
@@ -97,8 +101,8 @@ __global__ __launch_bounds__(
   };
 
   for (int r = static_cast<int>(threadIdx.x); r < kRows; r += kThreads) row_places[r] = place_of(row0 + r);
-  fill_others(first);
-  fill_others(first + (last - first > 1 ? 1 : 0));
+  fill_others(0);
+  fill_others(1);
   __syncthreads();
   load_tile<kRows, kDepth, kThreads>(x_tile, args.x.dim, args.x.vectors, x.data,
                                      [=](int r) { return row_offset(row_places[r], x.token_stride); });
@@ -140,7 +144,7 @@ __global__ __launch_bounds__(
     load_others(step + 1);
     copy_wait<1>();
     __syncthreads();
-    fill_others(first + (step + 2) % (last - first));
+    fill_others(step + 2);
     E* const y_tile = stages + (step & 1) * (Kernel::kY + Kernel::kRest);
     E* const rest_tile = y_tile + Kernel::kY;
     const bool x_pass = step == 0 && !args.x_feature.is_floor();
@@ -160,7 +164,7 @@ __global__ __launch_bounds__(
     const int other0 = window * kOthers;
     if (args.g) {
       for_each(pairs, lane_row - (lane_id() >> 2), other0, [&](int r, int o, T& value) {
-        const int place = args.of_queries ? row_places[r - row0] : other_places[window & 3][o - other0];
+        const int place = args.of_queries ? row_places[r - row0] : other_places[step & 3][o - other0];
         if (place >= 0) value += args.g.at(s.batch, place, query_head);
       });
     }
@@ -182,7 +186,7 @@ __global__ __launch_bounds__(
                             (other_block == block && (!token_causal || o <= lane_row + (e >> 1) * 8));
           // Padding is zero in one factor of each product; g is not.
           const int r = lane_row + (e >> 1) * 8 - row0;
-          if (seen && row_places[r] >= 0 && other_places[window & 3][o - other0] >= 0)
+          if (seen && row_places[r] >= 0 && other_places[step & 3][o - other0] >= 0)
             pair_sum += pairs[0][j][e] * products[0][j][e];
         }
       }
@@ -198,7 +202,7 @@ __global__ __launch_bounds__(
       if (mask_padding) {
 #pragma unroll
         for (int e = 0; e < 4; ++e)
-          if (other_places[window & 3][j * 8 + (lane_id() & 3) * 2 + (e & 1)] < 0) pairs[0][j][e] = 0;
+          if (other_places[step & 3][j * 8 + (lane_id() & 3) * 2 + (e & 1)] < 0) pairs[0][j][e] = 0;
       }
       if (shape.masking == Masking::token_causal && other_block == block) {
 #pragma unroll

@@ -72,9 +72,7 @@ __global__ __launch_bounds__(128, kBlocksPerSM<Math, 128>) void gradient_kernel(
     const int x = begin + step * kDepth;
     if (x < end) {
       E* const tile = tiles + (step & 1) * Kernel::kStageElements;
-      const auto rows = [=](int first, int count) {
-        return [=](int r) { return first + r < count ? static_cast<std::int64_t>(r) * size : std::int64_t{-1}; };
-      };
+      const auto rows = [=](int first, int count) { return [=](int r) { return matrix_row(r, count - first, size); }; };
       load_tile<64, kDepth, 128>(tile, end - x, true, args.d_mixed + (d_mixed + row0) * size + x, rows(row0, s.blocks));
       load_tile<64, kDepth, 128>(tile + Kernel::kTileElements, end - x, true, args.S + (S + column0) * size + x,
                                  rows(column0, entries));

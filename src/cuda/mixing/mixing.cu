@@ -121,9 +121,7 @@ __global__ __launch_bounds__(
       const int query_head = kAdjoint ? unit.head * group + h : unit.head;
       const E* const from = args.weights + static_cast<std::int64_t>(shape.mixing_per_head ? query_head : 0) *
                                                weight_rows * weight_columns;
-      const auto rows = [](int count, std::int64_t pitch) {
-        return [=](int r) { return r < count ? r * pitch : std::int64_t{-1}; };
-      };
+      const auto rows = [](int count, int pitch) { return [=](int r) { return matrix_row(r, count, pitch); }; };
       if constexpr (kAdjoint) {
         load_tile<kDepth, Grid::kRows, kThreads>(weights, weight_columns - row0, true,
                                                  from + k0 * weight_columns + row0,
@@ -164,9 +162,8 @@ __global__ __launch_bounds__(
   put<kPitch<E, kColumns>>(tiles, acc, Grid::row(), Grid::column());
   __syncthreads();
   const int left = unit.rows - row0;
-  store_tile<Grid::kRows, kColumns, kThreads>(
-      tiles, size - column0, true, args.to + (unit.to + row0) * size + column0,
-      [=](int r) { return r < left ? static_cast<std::int64_t>(r) * size : std::int64_t{-1}; });
+  store_tile<Grid::kRows, kColumns, kThreads>(tiles, size - column0, true, args.to + (unit.to + row0) * size + column0,
+                                              [=](int r) { return matrix_row(r, left, size); });
 }
 
 // kM 16-row tiles and kN 8-column tiles per warp, kWarpRows x kWarpColumns warps.

@@ -78,8 +78,9 @@ __global__ __launch_bounds__(
   const auto load_others = [&](int h, int other0) {
     const auto y = args.y.head(s.batch, other_head(h));
     const auto rest = args.rest.head(s.batch, other_head(h));
-    const auto row_of = [=, &tokens](int r, std::int64_t stride) {
-      return other0 + r < count ? tokens[other0 + r] * stride : std::int64_t{-1};
+    const auto row_of = [=, &tokens](int r, int stride) {
+      const bool valid = other0 + r < count;
+      return RowOffset{valid ? tokens[other0 + r] * stride : 0, valid};
     };
     load_tile<kOthers, kDepth, kThreads>(y_tile, args.y.dim, args.y.vectors, y.data,
                                          [=](int r) { return row_of(r, y.token_stride); });
@@ -99,11 +100,11 @@ __global__ __launch_bounds__(
     if constexpr (kTransposed) {
       const int rows = shape.key_pad - column0;
       load_tile<kWidth, kDepth, kThreads>(W, shape.value_pad, true, from + column0 * pitch,
-                                          [=](int r) { return std::int64_t{r < rows ? r * pitch : -1}; });
+                                          [=](int r) { return matrix_row(r, rows, pitch); });
     } else {
       const int rows = shape.key_pad;
       load_tile<kDepth, kWidth, kThreads>(W, shape.value_pad - column0, true, from + column0,
-                                          [=](int r) { return std::int64_t{r < rows ? r * pitch : -1}; });
+                                          [=](int r) { return matrix_row(r, rows, pitch); });
     }
     if constexpr (Math::kColumnBesideTile && !kTransposed) {
       for (int k = static_cast<int>(threadIdx.x); args.z != nullptr && k < kDepth; k += kThreads)
@@ -235,26 +236,35 @@ __global__ __launch_bounds__(
           if (args.denominator) inverse = T(1) / args.denominator.at(s.batch, place, head);
           if (args.coefficient) coefficient *= args.coefficient.at(s.batch, place, head);
         }
+        const T factor = static_cast<T>(args.factor) * inverse;
 #pragma unroll
-        for (int j = 0; j < Grid::kN; ++j)
+        for (int j = 0; j < Grid::kN; ++j) {
+          acc[i][j][half * 2] *= factor;
+          acc[i][j][half * 2 + 1] *= factor;
+        }
+        const int column = column0 + Grid::column() + (lane_id() & 3) * 2;
+        if constexpr (Kernel::kInnerApart) {
+          const bool summing = args.diagonal != nullptr && place >= 0;
+          const E* const raw = summing ? args.raw.head(s.batch, head).row(place) : nullptr;
 #pragma unroll
-          for (int e = 0; e < 2; ++e) {
-            const int column = column0 + Grid::column() + j * 8 + (lane_id() & 3) * 2 + e;
-            T& value = acc[i][j][half * 2 + e];
-            value *= static_cast<T>(args.factor);
-            if constexpr (Kernel::kInnerApart) {
+          for (int j = 0; j < Grid::kN; ++j)
+#pragma unroll
+            for (int e = 0; e < 2; ++e) {
               const T pair_sum = inner[i][j][half * 2 + e] * static_cast<T>(args.inner_factor);
-              value += own_weight * pair_sum;
-              if (args.diagonal != nullptr && place >= 0 && column < args.raw.dim) {
-                diagonal +=
-                    pair_sum * args.raw_feature(to_accumulator(args.raw.head(s.batch, head).row(place)[column]));
-              }
+              acc[i][j][half * 2 + e] += own_weight * pair_sum * inverse;
+              if (summing && column + j * 8 + e < args.raw.dim)
+                diagonal += pair_sum * args.raw_feature(to_accumulator(raw[column + j * 8 + e]));
             }
-            if (args.vector != nullptr && column < shape.key_dim) {
-              value += coefficient * args.vector[row * shape.key_pad + column];
-            }
-            value *= inverse;
-          }
+        }
+        if (args.vector != nullptr) {
+          coefficient *= inverse;
+#pragma unroll
+          for (int j = 0; j < Grid::kN; ++j)
+#pragma unroll
+            for (int e = 0; e < 2; ++e)
+              if (column + j * 8 + e < shape.key_dim)
+                acc[i][j][half * 2 + e] += coefficient * args.vector[row * shape.key_pad + column + j * 8 + e];
+        }
       }
     put<kOutPitch>(rest_tile, acc, Grid::row(), Grid::column());
     __syncthreads();

@@ -160,7 +160,7 @@ __global__ __launch_bounds__(
   E* const to = args.store + store_row * shape.matrix_size() + static_cast<std::int64_t>(m0) * shape.value_pad + n0;
   const int rows = shape.key_pad - m0, pitch = shape.value_pad;
   store_tile<kWidth, kWidth, kThreads>(tiles, shape.value_pad - n0, true, to,
-                                       [=](int r) { return std::int64_t{r < rows ? r * pitch : -1}; });
+                                       [=](int r) { return matrix_row(r, rows, pitch); });
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 namespace mhla::cuda {
 
 CallShape call_shape(const Problem& p) {
-  const Layout layout(p);
   CallShape call;
   call.tokens = p.partition.tokens();
   call.batch = p.batch;
@@ -17,24 +16,32 @@ CallShape call_shape(const Problem& p) {
   s.key_pad = pad(p.key_dim);
   s.value_pad = pad(p.value_dim);
 
-  s.sequences = static_cast<int>(layout.sequences().size());
-  for (const Sequence& sequence : layout.sequences()) {
-    call.packed.push_back({.first_token = sequence.first_token,
-                           .tokens = sequence.tokens,
-                           .batch = static_cast<int>(sequence.batch),
-                           .blocks = static_cast<int>(sequence.blocks),
-                           .first_block = s.total_blocks,
-                           .index = static_cast<int>(sequence.index)});
-    s.total_blocks += static_cast<int>(sequence.blocks);
-  }
+  const std::int64_t capacity = p.partition.block_capacity();
+  s.capacity = static_cast<int>(capacity);
+  s.filled = static_cast<int>(p.initial_tokens % capacity);
+  s.initial_full = static_cast<int>(p.initial_tokens / capacity);
+  s.sequences = static_cast<int>(p.sequences());
   if (p.cu_seqlens.empty()) {
-    if (!call.packed.empty()) s.uniform = call.packed.front();
-    call.packed.clear();
+    // What Layout says of every batch row, without listing them.
+    const bool filled_line = p.partition.is_line() && p.partition.tokens() > 0;
+    s.uniform.tokens = p.partition.tokens();
+    s.uniform.blocks = static_cast<int>(filled_line ? (p.partition.tokens() + s.filled + capacity - 1) / capacity
+                                                    : p.partition.blocks());
+    s.total_blocks = s.sequences * s.uniform.blocks;
+  } else {
+    const Layout layout(p);
+    for (const Sequence& sequence : layout.sequences()) {
+      call.packed.push_back({.first_token = sequence.first_token,
+                             .tokens = sequence.tokens,
+                             .batch = static_cast<int>(sequence.batch),
+                             .blocks = static_cast<int>(sequence.blocks),
+                             .first_block = s.total_blocks,
+                             .index = static_cast<int>(sequence.index)});
+      s.total_blocks += static_cast<int>(sequence.blocks);
+    }
+    s.uniform.blocks = static_cast<int>(layout.most_blocks());
   }
-  s.uniform.blocks = static_cast<int>(layout.most_blocks());
   s.is_line = p.partition.is_line();
-  s.capacity = static_cast<int>(layout.capacity());
-  s.filled = static_cast<int>(layout.filled());
   for (int axis = 0; axis < p.partition.axes(); ++axis) {
     const auto to = static_cast<std::size_t>(3 - p.partition.axes() + axis);
     const auto from = static_cast<std::size_t>(axis);
@@ -52,7 +59,6 @@ CallShape call_shape(const Problem& p) {
   }
 
   s.initial = static_cast<int>(p.initial_blocks());
-  s.initial_full = static_cast<int>(layout.first_block());
   s.final_blocks = static_cast<int>(p.final_blocks());
   s.mixing_blocks = static_cast<int>(p.mixing_blocks);
   s.mixing_per_head = p.mixing_per_head;

@@ -3,6 +3,7 @@
 
 #include <cuda_runtime.h>
 
+#include <string>
 #include <vector>
 
 #include "cuda/support/math.cuh"
@@ -30,8 +31,12 @@ TokenTensor<E> token_tensor(const BasicTensor<Pointer>& tensor, std::int64_t dim
   const bool aligned = reinterpret_cast<std::uintptr_t>(tensor.data) % 16 == 0 && dim % kElements == 0 &&
                        tensor.batch_stride % kElements == 0 && tensor.token_stride % kElements == 0 &&
                        tensor.head_stride % kElements == 0;
-  return {static_cast<E*>(tensor.data), tensor.batch_stride,   tensor.token_stride,
-          tensor.head_stride,           static_cast<int>(dim), aligned};
+  constexpr auto kLimit = std::int64_t{1} << 31;
+  if (tensor.token_stride >= kLimit || tensor.token_stride <= -kLimit)
+    throw Error("the token stride of a tensor is " + std::to_string(tensor.token_stride) +
+                " elements; on CUDA it must lie within 2^31");
+  return {static_cast<E*>(tensor.data),          tensor.batch_stride,   tensor.head_stride,
+          static_cast<int>(tensor.token_stride), static_cast<int>(dim), aligned};
 }
 
 template <typename T>
@@ -40,7 +45,7 @@ TokenScalars<const T> as_const(const TokenScalars<T>& scalars) {
 }
 template <typename E>
 TokenTensor<const E> as_const(const TokenTensor<E>& x) {
-  return {x.data, x.batch_stride, x.token_stride, x.head_stride, x.dim, x.vectors};
+  return {x.data, x.batch_stride, x.head_stride, x.token_stride, x.dim, x.vectors};
 }
 
 // Calls f with the arithmetic of a problem.

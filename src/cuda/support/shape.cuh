@@ -194,7 +194,7 @@ class BlockTokens {
 template <typename E>
 struct HeadView {
   E* data = nullptr;
-  std::int64_t token_stride = 0;
+  int token_stride = 0;
   __device__ E* row(std::int64_t token) const { return data + token * token_stride; }
 };
 
@@ -202,7 +202,8 @@ struct HeadView {
 template <typename E>
 struct TokenTensor {
   E* data = nullptr;
-  std::int64_t batch_stride = 0, token_stride = 0, head_stride = 0;
+  std::int64_t batch_stride = 0, head_stride = 0;
+  int token_stride = 0;
   int dim = 0;
   bool vectors = false;
 

@@ -45,25 +45,35 @@ __device__ void for_each_piece(F&& piece) {
   }
 }
 
+// Where a row starts, in elements, and whether there is one.
+struct RowOffset {
+  std::int64_t at;
+  bool valid;
+};
+// Row r of a matrix with `count` rows `pitch` apart.
+__device__ inline RowOffset matrix_row(int r, int count, int pitch) {
+  return {static_cast<std::int64_t>(r) * pitch, r < count};
+}
+
 // The same in single elements, for rows that do not start on 16-byte borders.
 template <int kRows, int kColumns, int kThreads, typename F>
 __device__ __noinline__ void for_each_element(F element) {
   for (int n = static_cast<int>(threadIdx.x); n < kRows * kColumns; n += kThreads) element(n / kColumns, n % kColumns);
 }
 
-// Starts loading a tile from `base`. offset(r) says where a row starts, in elements; a negative one stands for a row of
-// zeros. Columns from `columns` on become zeros too. Without `vectors` the copy is done at once.
+// Starts loading a tile from `base`. offset(r) gives the RowOffset of a row; where there is none it becomes zeros, and
+// so do columns from `columns` on. Without `vectors` the copy is done at once.
 template <int kRows, int kColumns, int kThreads, typename E, typename Offset>
 __device__ void load_tile(E* tile, int columns, bool vectors, const E* base, Offset&& offset) {
   if (vectors) {
     for_each_piece<kRows, kColumns, kThreads, E>([&](int r, int c) {
-      const std::int64_t at = offset(r);
-      copy_async(tile + r * kPitch<E, kColumns> + c, base + (at & ~(at >> 63)) + c, at >= 0 && c < columns);
+      const RowOffset row = offset(r);
+      copy_async(tile + r * kPitch<E, kColumns> + c, base + row.at + c, row.valid && c < columns);
     });
   } else {
     for_each_element<kRows, kColumns, kThreads>([=](int r, int c) {
-      const std::int64_t at = offset(r);
-      tile[r * kPitch<E, kColumns> + c] = at >= 0 && c < columns ? base[at + c] : E(0.0F);
+      const RowOffset row = offset(r);
+      tile[r * kPitch<E, kColumns> + c] = row.valid && c < columns ? base[row.at + c] : E(0.0F);
     });
   }
 }
@@ -73,14 +83,15 @@ template <int kRows, int kColumns, int kThreads, typename E, typename Offset>
 __device__ void store_tile(const E* tile, int columns, bool vectors, E* base, Offset&& offset) {
   if (vectors) {
     for_each_piece<kRows, kColumns, kThreads, E>([&](int r, int c) {
-      const std::int64_t at = offset(r);
-      if (at >= 0 && c < columns)
-        *reinterpret_cast<uint4*>(base + at + c) = *reinterpret_cast<const uint4*>(tile + r * kPitch<E, kColumns> + c);
+      const RowOffset row = offset(r);
+      if (row.valid && c < columns)
+        *reinterpret_cast<uint4*>(base + row.at + c) =
+            *reinterpret_cast<const uint4*>(tile + r * kPitch<E, kColumns> + c);
     });
   } else {
     for_each_element<kRows, kColumns, kThreads>([=](int r, int c) {
-      const std::int64_t at = offset(r);
-      if (at >= 0 && c < columns) base[at + c] = tile[r * kPitch<E, kColumns> + c];
+      const RowOffset row = offset(r);
+      if (row.valid && c < columns) base[row.at + c] = tile[r * kPitch<E, kColumns> + c];
     });
   }
 }
@@ -106,9 +117,9 @@ class TokenTable {
   Windows& places_;
 };
 
-// Offset of a token's row for load_tile and store_tile.
-__device__ inline std::int64_t row_offset(int place, std::int64_t token_stride) {
-  return place < 0 ? -1 : place * token_stride;
+// The row of a token for load_tile and store_tile.
+__device__ inline RowOffset row_offset(int place, int token_stride) {
+  return {static_cast<std::int64_t>(max(place, 0)) * token_stride, place >= 0};
 }
 
 // phi over a tile in shared memory, for maps that clamp() does not cover; columns from `columns` on become zeros.
