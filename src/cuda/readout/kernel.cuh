@@ -202,11 +202,11 @@ __global__ __launch_bounds__(
             for (int i = 0; i < Grid::kM; ++i) Math::mma(inner_dot[i][0], fragments[i], ones);
           };
           if constexpr (Kernel::kInnerApart) {
-            multiply<Math, false, true, kOthers, kPairPitch, kOutPitch>(inner, pair_tile, Grid::row(), -INFINITY,
+            multiply<Math, false, true, kOthers, kPairPitch, kOutPitch>(inner, pair_tile, Grid::row(), NoFloor{},
                                                                         rest_tile, Grid::column(), add_pairs,
                                                                         args.rest_feature.floor());
           } else {
-            multiply<Math, false, true, kOthers, kPairPitch, kOutPitch>(acc, pair_tile, Grid::row(), -INFINITY,
+            multiply<Math, false, true, kOthers, kPairPitch, kOutPitch>(acc, pair_tile, Grid::row(), NoFloor{},
                                                                         rest_tile, Grid::column(), add_pairs,
                                                                         args.rest_feature.floor());
           }
