@@ -11,22 +11,6 @@
 namespace mhla {
 namespace {
 
-// Two neighbouring source indices and how far the point lies towards the second.
-struct Between {
-  std::int64_t first, second;
-  double fraction;
-};
-
-// The centre of cell `index` of `to` equal cells, in cells of a line of `from`: (index + 1/2) from / to - 1/2, kept
-// within the line. Integer arithmetic until the last step, so that from == to gives whole cells.
-Between relative_position(std::int64_t index, std::int64_t to, std::int64_t from) {
-  const std::int64_t numerator = (2 * index + 1) * from - to;
-  if (numerator <= 0) return {0, 0, 0.0};
-  const std::int64_t cell = numerator / (2 * to);
-  if (cell >= from - 1) return {from - 1, from - 1, 0.0};
-  return {cell, cell + 1, static_cast<double>(numerator % (2 * to)) / static_cast<double>(2 * to)};
-}
-
 struct Weighted {
   std::size_t block;
   double weight;

@@ -13,7 +13,31 @@
 namespace mhla {
 namespace {
 
-void check_config(const StateConfig& config) {
+template <typename T>
+void check_mixing(const StateConfig& config, const T* mixing) {
+  if (mixing == nullptr && config.mixing_blocks > 0) throw Error("mixing is null; a state needs a matrix");
+  const std::int64_t M = config.mixing_blocks;
+  for (std::int64_t h = 0; h < (config.mixing_per_head ? config.heads : 1); ++h)
+    for (std::int64_t i = 0; i < M; ++i)
+      for (std::int64_t b = 0; b <= i; ++b)
+        if (!std::isfinite(mixing[(h * M + i) * M + b]))
+          throw Error("mixing[" + (config.mixing_per_head ? std::to_string(h) + ", " : std::string()) +
+                      std::to_string(i) + ", " + std::to_string(b) + "] is not finite");
+}
+
+template <typename T>
+std::size_t held(const BlockSummary<T>& summary) {
+  return (summary.S.size() + summary.z.size()) * sizeof(T);
+}
+
+template <typename To, typename From>
+void add_scaled(To factor, const From* from, std::int64_t count, To* to) {
+  for (std::int64_t n = 0; n < count; ++n) to[n] += factor * static_cast<To>(from[n]);
+}
+
+}  // namespace
+
+void validate(const StateConfig& config) {
   if (config.options.masking == Masking::block_causal)
     throw Error("options.masking is block-causal; a state is token-causal");
   if (config.options.normalizer == Normalizer::reference)
@@ -41,32 +65,8 @@ void check_config(const StateConfig& config) {
     throw Error("batch x heads x key_dim x value_dim is too large for a state");
 }
 
-template <typename T>
-void check_mixing(const StateConfig& config, const T* mixing) {
-  if (mixing == nullptr && config.mixing_blocks > 0) throw Error("mixing is null; a state needs a matrix");
-  const std::int64_t M = config.mixing_blocks;
-  for (std::int64_t h = 0; h < (config.mixing_per_head ? config.heads : 1); ++h)
-    for (std::int64_t i = 0; i < M; ++i)
-      for (std::int64_t b = 0; b <= i; ++b)
-        if (!std::isfinite(mixing[(h * M + i) * M + b]))
-          throw Error("mixing[" + (config.mixing_per_head ? std::to_string(h) + ", " : std::string()) +
-                      std::to_string(i) + ", " + std::to_string(b) + "] is not finite");
-}
-
-template <typename T>
-std::size_t held(const BlockSummary<T>& summary) {
-  return (summary.S.size() + summary.z.size()) * sizeof(T);
-}
-
-template <typename To, typename From>
-void add_scaled(To factor, const From* from, std::int64_t count, To* to) {
-  for (std::int64_t n = 0; n < count; ++n) to[n] += factor * static_cast<To>(from[n]);
-}
-
-}  // namespace
-
 std::unique_ptr<Stream> make_stream(const StateConfig& config, const void* mixing) {
-  check_config(config);
+  validate(config);
   StateConfig settled = config;
   settled.options.masking = Masking::token_causal;
   if (accumulation_type(config.dtype) == DType::f64)

@@ -35,6 +35,8 @@ class Stream {
   virtual const StateConfig& config() const = 0;
 };
 
+void validate(const StateConfig& config);
+
 // Both validate. `read_stream` reads what Stream::write wrote.
 std::unique_ptr<Stream> make_stream(const StateConfig& config, const void* mixing);
 std::unique_ptr<Stream> read_stream(ByteReader& in);
