@@ -1,0 +1,240 @@
+// torch.ops.mhla.decode_step and decode_open: mhla/decode.hpp on tensors. Not differentiable.
+#include "mhla/decode.hpp"
+
+#include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
+
+#include <array>
+#include <string>
+
+#include "torch/place.hpp"
+#include "torch/tensors.hpp"
+
+namespace mhla::dispatch::decode {
+namespace {
+
+// The tensors of DecodeMemory in their order; those a state does not have are empty.
+enum Part { kS, kZ, kP, kPz, kDiagonal, kFoldedS, kFoldedZ, kK, kV, kTokens, kArrivals, kParts };
+constexpr std::array<const char*, kParts> kNames{"S",        "z", "P", "P_z",    "diagonal", "folded_S",
+                                                 "folded_z", "k", "v", "tokens", "arrivals"};
+
+struct Settings {
+  std::int64_t heads, max_tokens;
+  std::string_view feature_map, normalizer, beyond;
+  double scale, eps, feature_eps;
+};
+
+void check_tensor(const at::Tensor& tensor, const std::string& argument, const at::Tensor& like,
+                  at::ScalarType scalar_type) {
+  if (tensor.device() != like.device())
+    throw Error(argument + " has device " + tensor.device().str() + "; it must be that of memory.k, " +
+                like.device().str());
+  if (tensor.scalar_type() != scalar_type)
+    throw Error(argument + " has dtype " + c10::toString(tensor.scalar_type()) + "; it must be " +
+                c10::toString(scalar_type));
+}
+
+void check_shape(const at::Tensor& tensor, const std::string& argument, at::IntArrayRef expected) {
+  if (tensor.sizes() != expected)
+    throw Error(argument + " has shape " + c10::str(tensor.sizes()) + "; it must be " + c10::str(expected));
+}
+
+void check_mixing(const at::Tensor& mixing, std::int64_t heads) {
+  if ((mixing.dim() != 2 && mixing.dim() != 3) || mixing.size(-1) != mixing.size(-2))
+    throw Error("mixing has shape " + c10::str(mixing.sizes()) + "; it must be [M, M] or [H, M, M]");
+  if (mixing.dim() == 3 && mixing.size(0) != heads)
+    throw Error("mixing has heads " + std::to_string(mixing.size(0)) + "; it must be " + std::to_string(heads));
+}
+
+DecodeConfig config_of(const at::Tensor& mixing, at::TensorList memory, const Settings& settings) {
+  if (memory.size() != kParts)
+    throw Error("memory has " + std::to_string(memory.size()) + " tensors; it must have " + std::to_string(kParts));
+  for (const Part part : {kK, kV})
+    if (memory[part].dim() != 4)
+      throw Error(std::string("memory.") + kNames[part] + " has " + std::to_string(memory[part].dim()) +
+                  " axes; it must be 4, [batch, kv heads, block size, width]");
+  check_mixing(mixing, settings.heads);
+  const at::Tensor& k = memory[kK];
+  DecodeConfig config;
+  config.dtype = dtype_of(k, "memory.k");
+  config.batch = k.size(0);
+  config.heads = settings.heads;
+  config.kv_heads = k.size(1);
+  config.key_dim = k.size(3);
+  config.value_dim = memory[kV].size(3);
+  config.block_size = k.size(2);
+  config.mixing_blocks = mixing.size(-1);
+  config.mixing_per_head = mixing.dim() == 3;
+  config.options = {.feature_map = parse_feature_map(settings.feature_map),
+                    .normalizer = parse_normalizer(settings.normalizer),
+                    .masking = Masking::token_causal,
+                    .scale = settings.scale,
+                    .eps = settings.eps,
+                    .feature_eps = settings.feature_eps};
+  config.beyond = parse_beyond_trained(settings.beyond);
+  config.device = mhla_device(k);
+  config.summary_dtype = dtype_of(memory[kS], "memory.S");
+  config.max_tokens = settings.max_tokens;
+  return config;
+}
+
+void check_memory(const DecodeConfig& c, at::TensorList memory) {
+  const bool normalized = c.options.normalizer != Normalizer::none;
+  const std::array<std::vector<std::int64_t>, kParts> shapes{{
+      {c.batch, c.kv_heads, c.slots(), c.key_dim, c.value_dim},
+      {c.batch, c.kv_heads, c.slots(), c.key_dim},
+      {c.batch, c.mixed_heads(), c.key_dim, c.value_dim},
+      {c.batch, c.mixed_heads(), c.key_dim},
+      {c.batch, c.mixed_heads()},
+      {c.batch, c.kv_heads, c.key_dim, c.value_dim},
+      {c.batch, c.kv_heads, c.key_dim},
+      {c.batch, c.kv_heads, c.block_size, c.key_dim},
+      {c.batch, c.kv_heads, c.block_size, c.value_dim},
+      {c.batch},
+      {c.batch, c.kv_heads + 1},
+  }};
+  const at::ScalarType element = scalar_type(c.dtype), summary = scalar_type(c.summary_dtype),
+                       accumulated = scalar_type(accumulation_type(c.dtype));
+  const std::array<at::ScalarType, kParts> types{summary,     accumulated, summary,     accumulated,
+                                                 accumulated, accumulated, accumulated, element,
+                                                 element,     at::kLong,   at::kInt};
+  for (std::size_t part = 0; part < kParts; ++part) {
+    const bool absent = (!normalized && (part == kZ || part == kPz || part == kFoldedZ)) ||
+                        (!c.folds() && (part == kFoldedS || part == kFoldedZ));
+    const std::string argument = std::string("memory.") + kNames[part];
+    check_tensor(memory[part], argument, memory[kK], types[part]);
+    check_shape(memory[part], argument, absent ? at::IntArrayRef{0} : at::IntArrayRef(shapes[part]));
+    if (!memory[part].is_contiguous()) throw Error(argument + " is not contiguous; it must be");
+  }
+}
+
+DecodeMemory pointers(at::TensorList memory) {
+  const auto data = [&](Part part) { return memory[part].numel() == 0 ? nullptr : memory[part].mutable_data_ptr(); };
+  return {.S = data(kS),
+          .z = data(kZ),
+          .P = data(kP),
+          .P_z = data(kPz),
+          .diagonal = data(kDiagonal),
+          .folded_S = data(kFoldedS),
+          .folded_z = data(kFoldedZ),
+          .k = data(kK),
+          .v = data(kV),
+          .tokens = static_cast<std::int64_t*>(data(kTokens)),
+          .arrivals = static_cast<std::int32_t*>(data(kArrivals))};
+}
+
+at::Tensor accumulated(const at::Tensor& mixing, const DecodeConfig& config, const at::Tensor& like) {
+  if (mixing.device() != like.device())
+    throw Error("mixing has device " + mixing.device().str() + "; it must be that of memory.k, " + like.device().str());
+  return mixing.to(scalar_type(accumulation_type(config.dtype))).contiguous();
+}
+
+void check_tokens(const at::Tensor& x, const char* argument, const DecodeConfig& c, const at::Tensor& like,
+                  std::int64_t tokens, std::int64_t heads, std::int64_t dim) {
+  check_token_tensor(x, argument);
+  check_tensor(x, argument, like, scalar_type(c.dtype));
+  check_shape(x, argument, {c.batch, tokens, heads, dim});
+}
+
+at::Tensor step_device(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& mixing,
+                       at::TensorList memory, std::int64_t max_tokens, std::string_view feature_map,
+                       std::string_view normalizer, double scale, double eps, double feature_eps,
+                       std::string_view beyond) {
+  check_token_tensor(q, "q");
+  const DecodeConfig config =
+      config_of(mixing, memory, {q.size(2), max_tokens, feature_map, normalizer, beyond, scale, eps, feature_eps});
+  check_memory(config, memory);
+  const std::int64_t tokens = q.size(1);
+  check_tokens(q, "q", config, memory[kK], tokens, config.heads, config.key_dim);
+  check_tokens(k, "k", config, memory[kK], tokens, config.kv_heads, config.key_dim);
+  check_tokens(v, "v", config, memory[kK], tokens, config.kv_heads, config.value_dim);
+  Place place(q);
+  const at::Tensor matrix = accumulated(mixing, config, q);
+  at::Tensor o = at::empty({config.batch, tokens, config.heads, config.value_dim}, q.options());
+  mhla::decode_step(config, tokens,
+                    {.q = const_view(q),
+                     .k = const_view(k),
+                     .v = const_view(v),
+                     .o = mutable_view(o),
+                     .mixing = matrix.const_data_ptr(),
+                     .memory = pointers(memory),
+                     .run = place.execution(0)});
+  return o;
+}
+
+at::Tensor step_meta(const at::Tensor& q, const at::Tensor& /*k*/, const at::Tensor& v, const at::Tensor& /*mixing*/,
+                     at::TensorList /*memory*/, std::int64_t /*max_tokens*/, std::string_view /*feature_map*/,
+                     std::string_view /*normalizer*/, double /*scale*/, double /*eps*/, double /*feature_eps*/,
+                     std::string_view /*beyond*/) {
+  check_token_tensor(q, "q");
+  check_token_tensor(v, "v");
+  return at::empty_symint({q.sym_size(0), q.sym_size(1), q.sym_size(2), v.sym_size(3)}, q.options());
+}
+
+void open_device(const at::Tensor& mixing, at::TensorList memory, std::int64_t heads, std::int64_t max_tokens,
+                 std::string_view normalizer, std::string_view beyond) {
+  const DecodeConfig config =
+      config_of(mixing, memory, {heads, max_tokens, "identity", normalizer, beyond, 1.0, 0.0, 0.0});
+  check_memory(config, memory);
+  Place place(memory[kK]);
+  const at::Tensor matrix = accumulated(mixing, config, memory[kK]);
+  mhla::decode_open(config, {.q = {},
+                             .k = {},
+                             .v = {},
+                             .o = {},
+                             .mixing = matrix.const_data_ptr(),
+                             .memory = pointers(memory),
+                             .run = place.execution(0)});
+}
+
+void open_meta(const at::Tensor& /*mixing*/, at::TensorList /*memory*/, std::int64_t /*heads*/,
+               std::int64_t /*max_tokens*/, std::string_view /*normalizer*/, std::string_view /*beyond*/) {}
+
+// Tensors kept and folded under a policy: blocks with a slot of their own, and whether older ones are known by their
+// sum.
+std::tuple<std::int64_t, bool> slots_of(std::int64_t trained, std::int64_t block_size, std::int64_t max_tokens,
+                                        std::string_view beyond) {
+  DecodeConfig config;
+  config.block_size = block_size;
+  config.mixing_blocks = trained;
+  config.max_tokens = max_tokens;
+  config.beyond = parse_beyond_trained(beyond);
+  config.key_dim = config.value_dim = 1;
+  validate(config);
+  return {config.slots(), config.folds()};
+}
+
+TORCH_LIBRARY_FRAGMENT(mhla, library) {
+  library.def(
+      "decode_step(Tensor q, Tensor k, Tensor v, Tensor mixing, Tensor(a!)[] memory, int max_tokens=0, str "
+      "feature_map=\"relu\", str normalizer=\"paper\", float scale=1.0, float eps=1e-06, float feature_eps=0.0, str "
+      "beyond=\"error\") -> Tensor",
+      {at::Tag::pt2_compliant_tag});
+  library.def(
+      "decode_open(Tensor mixing, Tensor(a!)[] memory, int heads, int max_tokens=0, str normalizer=\"paper\", str "
+      "beyond=\"error\") -> ()",
+      {at::Tag::pt2_compliant_tag});
+  library.def("decode_slots(int trained, int block_size, int max_tokens, str beyond) -> (int, bool)", &slots_of);
+}
+
+TORCH_LIBRARY_IMPL(mhla, CPU, library) {
+  library.impl("decode_step", &step_device);
+  library.impl("decode_open", &open_device);
+}
+
+TORCH_LIBRARY_IMPL(mhla, CUDA, library) {
+  library.impl("decode_step", &step_device);
+  library.impl("decode_open", &open_device);
+}
+
+TORCH_LIBRARY_IMPL(mhla, Meta, library) {
+  library.impl("decode_step", &step_meta);
+  library.impl("decode_open", &open_meta);
+}
+
+TORCH_LIBRARY_IMPL(mhla, Autograd, library) {
+  library.impl("decode_step", torch::autograd::autogradNotImplementedFallback());
+  library.impl("decode_open", torch::autograd::autogradNotImplementedFallback());
+}
+
+}  // namespace
+}  // namespace mhla::dispatch::decode
