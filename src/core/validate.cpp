@@ -14,6 +14,7 @@ namespace mhla {
 namespace {
 
 constexpr std::int64_t kMaxDim = 4096;
+constexpr std::int64_t kMaxDimOnCuda = 256;
 
 std::string text(std::int64_t value) { return std::to_string(value); }
 std::string text(std::size_t value) { return std::to_string(value); }
@@ -143,8 +144,9 @@ void validate(const Problem& p) {
   require_range("heads", p.heads, 1, 1 << 20);
   require_range("kv_heads", p.kv_heads, 1, p.heads);
   require(p.heads % p.kv_heads == 0, "kv_heads is ", p.kv_heads, "; it must divide heads, ", p.heads);
-  require_range("key_dim", p.key_dim, 1, kMaxDim);
-  require_range("value_dim", p.value_dim, 1, kMaxDim);
+  const std::int64_t most = p.device == Device::cuda ? kMaxDimOnCuda : kMaxDim;
+  require_range("key_dim", p.key_dim, 1, most);
+  require_range("value_dim", p.value_dim, 1, most);
   require_finite("scale", p.options.scale);
   require_finite("eps", p.options.eps);
   require_finite("feature_eps", p.options.feature_eps);

@@ -27,8 +27,11 @@ Problem base_problem(const Partition& partition) {
 
 // A normalised output does not change when a row of the mixing matrix, a query, or all keys are scaled: their gradients
 // are differences of terms of this size and may vanish altogether (M = 1, N = 1), so errors are measured against them.
+// So are those of the mixing gradient where features are rounded to two bytes, as on CUDA: it sums o_t . d_o_t over
+// tokens, which may cancel.
 double cancelling_terms(const OperatorCase& c, const TokenTensor& o) {
-  if (!c.normalized()) return 0;
+  const bool rounded_features = c.problem.device == Device::cuda && element_size(c.problem.dtype) == 2;
+  if (!c.normalized() && !rounded_features) return 0;
   double sum = 0;
   for (std::int64_t row = 0; row < o.elements(); row += o.dim) {
     double dot = 0;
@@ -50,9 +53,9 @@ void expect_matches_reference(const OperatorCase& c, double tolerance) {
   EXPECT_LE(relative_rms(actual.z.values(), expected.z.values()), tolerance) << "final z";
 
   const Gradients want = wide.reference_backward(expected.o);
-  const double terms = cancelling_terms(wide, expected.o);
+  const double terms = cancelling_terms(c, expected.o);
   const auto per_row = [&](const TokenTensor& x) {
-    return terms / std::max(1.0, std::sqrt(static_cast<double>(x.dim)));
+    return c.normalized() ? terms / std::max(1.0, std::sqrt(static_cast<double>(x.dim))) : 0.0;
   };
   const Gradients got = c.backward(actual.o);
   EXPECT_LE(relative_rms(got.q.values(), want.q.values(), per_row(c.q)), gradient_tolerance) << "d_q";
@@ -191,12 +194,24 @@ TEST(Operator, RandomShapesMatchTheReferenceInEveryElementType) {
     }
 }
 
+TEST(Operator, HeadsWiderThanTheKernelsAreRefusedByName) {
+  Problem p = base_problem(Partition::line(70, 33));
+  p.value_dim = test_device() == Device::cuda ? 257 : 4097;
+  try {
+    plan(p);
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("value_dim"), std::string::npos) << error.what();
+  }
+}
+
 TEST(Operator, WideHeadsSpanSeveralPanels) {
+  const bool on_cuda = test_device() == Device::cuda;
   for (const auto dtype : {DType::f64, DType::f32}) {
     Problem p = base_problem(Partition::line(70, 33));
     p.dtype = dtype;
-    p.key_dim = 300;
-    p.value_dim = 270;
+    p.key_dim = on_cuda ? 256 : 300;
+    p.value_dim = on_cuda ? 250 : 270;
     const double tolerance = dtype == DType::f64 ? 1e-10 : 1e-5;
     expect_matches_reference(OperatorCase(p, 3), tolerance);
     p.options.masking = Masking::token_causal;

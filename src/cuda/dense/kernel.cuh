@@ -124,6 +124,9 @@ __global__ __launch_bounds__(
   const auto ones = Math::column([](int) { return T(1); });
   // Features of padding are zero, or its pairs have to be.
   const bool mask_padding = !args.y_feature.is_floor() || !args.rest_feature.is_floor();
+  const bool has_features = args.x_feature.map != FeatureMap::identity || args.y_feature.map != FeatureMap::identity ||
+                            args.rest_feature.map != FeatureMap::identity || mask_padding ||
+                            !args.x_feature.is_floor() || args.pair_sums != nullptr;
   T pair_sum = 0;
   int pair_block = -1;
   const auto flush_pairs = [&](int next) {
@@ -147,19 +150,18 @@ __global__ __launch_bounds__(
     fill_others(step + 2);
     E* const y_tile = stages + (step & 1) * (Kernel::kY + Kernel::kRest);
     E* const rest_tile = y_tile + Kernel::kY;
-    const bool x_pass = step == 0 && !args.x_feature.is_floor();
-    const bool raw_pass = step == 0 && args.pair_sums != nullptr && !args.raw_feature.is_floor();
-    if (x_pass) apply_feature<kRows, kDepth, kThreads>(x_tile, args.x.dim, args.x_feature);
-    if (raw_pass) apply_feature<kRows, kWidth, kThreads>(raw_tile, args.raw.dim - column0, args.raw_feature);
-    if (!args.y_feature.is_floor()) apply_feature<kOthers, kDepth, kThreads>(y_tile, args.y.dim, args.y_feature);
-    if (!args.rest_feature.is_floor())
-      apply_feature<kOthers, kWidth, kThreads>(rest_tile, args.rest.dim - column0, args.rest_feature);
-    if (x_pass || raw_pass || !args.y_feature.is_floor() || !args.rest_feature.is_floor()) __syncthreads();
+    if (step == 0) {
+      apply_any_feature<kRows, kDepth, kThreads>(x_tile, args.x.dim, args.x_feature);
+      if (args.pair_sums != nullptr)
+        apply_any_feature<kRows, kWidth, kThreads>(raw_tile, args.raw.dim - column0, args.raw_feature);
+    }
+    apply_any_feature<kOthers, kDepth, kThreads>(y_tile, args.y.dim, args.y_feature);
+    apply_any_feature<kOthers, kWidth, kThreads>(rest_tile, args.rest.dim - column0, args.rest_feature);
+    if (has_features) __syncthreads();
 
     T pairs[1][kPairs][4];
     clear(pairs);
-    multiply<Math, false, false, kDepth, kXPitch, kXPitch>(pairs, x_tile, warp_row, args.x_feature.floor(), y_tile, 0,
-                                                           NoExtra{}, args.y_feature.floor());
+    multiply<Math, false, false, kDepth, kXPitch, kXPitch>(pairs, x_tile, warp_row, NoFloor{}, y_tile, 0, NoExtra{});
     const int query_head = args.of_queries ? head : other_head(step);
     const int other0 = window * kOthers;
     if (args.g) {
@@ -171,8 +173,8 @@ __global__ __launch_bounds__(
     if (args.pair_sums != nullptr) {
       T products[1][kPairs][4];
       clear(products);
-      multiply<Math, false, false, kWidth, kOutPitch, kOutPitch>(products, raw_tile, warp_row, args.raw_feature.floor(),
-                                                                 rest_tile, 0, NoExtra{}, args.rest_feature.floor());
+      multiply<Math, false, false, kWidth, kOutPitch, kOutPitch>(products, raw_tile, warp_row, NoFloor{}, rest_tile, 0,
+                                                                 NoExtra{});
       const bool token_causal = shape.masking == Masking::token_causal;
 #pragma unroll
       for (int j = 0; j < kPairs; ++j) {
@@ -191,25 +193,31 @@ __global__ __launch_bounds__(
         }
       }
     }
+    // One weight per 16 columns, which lie in one block: lane c looks up that of columns [16 c, 16 c + 16).
+    T weight = 0;
+    int weight_block = -1;
+    if (lane_id() < kOthers / 16) {
+      weight_block = by_capacity.divide(other0 + lane_id() * 16);
+      const int i = args.of_queries ? block : weight_block, b = args.of_queries ? weight_block : block;
+      if (weight_block < s.blocks && (!causal || b <= i)) weight = shape.weight<T>(query_head, i, b);
+    }
 #pragma unroll
     for (int j = 0; j < kPairs; ++j) {
-      const int other_block = by_capacity.divide(other0 + j * 8);
-      const int i = args.of_queries ? block : other_block, b = args.of_queries ? other_block : block;
-      const bool inside = other_block < s.blocks;
-      const T weight = inside && (!causal || b <= i) ? shape.weight<T>(query_head, i, b) : T(0);
+      const T factor = __shfl_sync(0xffffffffu, weight, j / 2);
 #pragma unroll
-      for (int e = 0; e < 4; ++e) pairs[0][j][e] *= weight;
-      if (mask_padding) {
+      for (int e = 0; e < 4; ++e) pairs[0][j][e] *= factor;
+    }
+    if (mask_padding || shape.masking == Masking::token_causal) {
 #pragma unroll
-        for (int e = 0; e < 4; ++e)
-          if (other_places[step & 3][j * 8 + (lane_id() & 3) * 2 + (e & 1)] < 0) pairs[0][j][e] = 0;
-      }
-      if (shape.masking == Masking::token_causal && other_block == block) {
+      for (int j = 0; j < kPairs; ++j) {
+        const bool own = __shfl_sync(0xffffffffu, weight_block, j / 2) == block;
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const int o = other0 + j * 8 + (lane_id() & 3) * 2 + (e & 1);
-          const int r = lane_row + (e >> 1) * 8;
-          if (args.of_queries ? o > r : o < r) pairs[0][j][e] = 0;
+          const int o = j * 8 + (lane_id() & 3) * 2 + (e & 1);
+          const int after = other0 + o - (lane_row + (e >> 1) * 8);  // how far the other row lies behind this one
+          const bool hidden =
+              shape.masking == Masking::token_causal && own && (args.of_queries ? after > 0 : after < 0);
+          if (hidden || (mask_padding && other_places[step & 3][o] < 0)) pairs[0][j][e] = 0;
         }
       }
     }
@@ -221,10 +229,6 @@ __global__ __launch_bounds__(
       for (int j = 0; j < kN; j += 2) {
         typename Math::B fb[2];
         Math::template load_b<true>(fb, rest_tile, kOutPitch, j * 8, k);
-        if (args.rest_feature.floor() != -INFINITY) {
-          Math::clamp(fb[0], args.rest_feature.floor());
-          Math::clamp(fb[1], args.rest_feature.floor());
-        }
         Math::mma(acc[0][j], fragment, fb[0]);
         Math::mma(acc[0][j + 1], fragment, fb[1]);
       }

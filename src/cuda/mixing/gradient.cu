@@ -91,7 +91,7 @@ __global__ __launch_bounds__(128, kBlocksPerSM<Math, 128>) void gradient_kernel(
       __syncthreads();
       const E* const tile = tiles + (step & 1) * Kernel::kStageElements;
       multiply<Math, false, false, kDepth, kRowPitch, kRowPitch>(
-          acc, tile, Grid::row(), -INFINITY, tile + Kernel::kTileElements, Grid::column(), NoExtra{});
+          acc, tile, Grid::row(), NoFloor{}, tile + Kernel::kTileElements, Grid::column(), NoExtra{});
       __syncthreads();
     }
     copy_wait<0>();

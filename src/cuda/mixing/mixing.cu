@@ -70,6 +70,33 @@ struct StateGradient {
   }
 };
 
+// Zero weights do not hide infinities and NaNs of entries a block must not see. Where a causal result is not finite it
+// is summed again over what is seen, straight from memory.
+template <bool kAdjoint, int kM, int kN, typename E, typename T>
+__device__ void hide_unseen(T (&acc)[kM][kN][4], const MixingArgs<E>& args, const Unit<kAdjoint>& unit, int row0,
+                            int column0) {
+  const Shape& shape = args.shape;
+  if (shape.masking == Masking::none) return;
+  T zero = 0;
+  for_each(acc, 0, 0, [&](int, int, T value) { zero += value * T(0); });
+  if (zero == T(0)) return;
+  const auto size = static_cast<int>(shape.matrix_size());
+  const int group = kAdjoint ? shape.heads / shape.kv_heads : 1;
+  for_each(acc, row0, column0, [&](int row, int x, T& value) {
+    if (row >= unit.rows || x >= size) return;
+    value = 0;
+    for (int h = 0; h < group; ++h)
+      for (int k = 0; k < unit.depth; ++k) {
+        const int block = kAdjoint ? k : row, entry = kAdjoint ? row : k;
+        if (!shape.sees(block, entry)) continue;
+        const int head = kAdjoint ? unit.head * group + h : unit.head;
+        const std::int64_t at = unit.from + static_cast<std::int64_t>(h) * (kAdjoint ? unit.s.blocks : 0) + k;
+        value += to_accumulator(to_element<E>(shape.mixing_weight<T>(head, block, entry))) *
+                 to_accumulator(args.from[at * size + x]);
+      }
+  });
+}
+
 template <typename Math>
 struct SteppedKernel {
   using E = typename Math::Element;
@@ -146,10 +173,11 @@ __global__ __launch_bounds__(
     __syncthreads();
     const E* const weights = tiles + (step & 1) * Kernel::kStage;
     multiply<Math, kAdjoint, true, kDepth, Kernel::template kWeightPitch<kAdjoint>, kPitch<E, kColumns>>(
-        acc, weights, Grid::row(), -INFINITY, weights + Kernel::kWeights, Grid::column(), NoExtra{});
+        acc, weights, Grid::row(), NoFloor{}, weights + Kernel::kWeights, Grid::column(), NoExtra{});
     __syncthreads();
   }
   copy_wait<0>();
+  hide_unseen<kAdjoint>(acc, args, unit, row0 + Grid::row(), column0 + Grid::column());
 
   if constexpr (kAdjoint) {
     const StateGradient<E> state{args, static_cast<std::int64_t>(unit.s.index) * shape.kv_heads + unit.head};
@@ -261,6 +289,7 @@ __global__ __launch_bounds__(Grid::kThreads, 512 / Grid::kThreads) void resident
         }
       }
     }
+    hide_unseen<kAdjoint>(acc, args, unit, row, tile * kColumns + column);
     if constexpr (kAdjoint) {
       const StateGradient<E> state{args, static_cast<std::int64_t>(unit.s.index) * shape.kv_heads + unit.head};
       if (state.wanted()) {

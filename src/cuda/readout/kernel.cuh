@@ -202,11 +202,11 @@ __global__ __launch_bounds__(
             for (int i = 0; i < Grid::kM; ++i) Math::mma(inner_dot[i][0], fragments[i], ones);
           };
           if constexpr (Kernel::kInnerApart) {
-            multiply<Math, false, true, kOthers, kPairPitch, kOutPitch>(inner, pair_tile, Grid::row(), -INFINITY,
+            multiply<Math, false, true, kOthers, kPairPitch, kOutPitch>(inner, pair_tile, Grid::row(), NoFloor{},
                                                                         rest_tile, Grid::column(), add_pairs,
                                                                         args.rest_feature.floor());
           } else {
-            multiply<Math, false, true, kOthers, kPairPitch, kOutPitch>(acc, pair_tile, Grid::row(), -INFINITY,
+            multiply<Math, false, true, kOthers, kPairPitch, kOutPitch>(acc, pair_tile, Grid::row(), NoFloor{},
                                                                         rest_tile, Grid::column(), add_pairs,
                                                                         args.rest_feature.floor());
           }
@@ -292,12 +292,12 @@ __global__ __launch_bounds__(
   }
 }
 
-template <typename Math>
-void read_out(const ReadoutArgs<typename Math::Element>& args, cudaStream_t stream) {
+template <typename Math, bool kPairs>
+void launch_readout(const ReadoutArgs<typename Math::Element>& args, cudaStream_t stream) {
   const Shape& shape = args.shape;
   const int depth = args.transposed ? shape.value_pad : shape.key_pad;
   const int heads = args.of_queries ? shape.heads : shape.kv_heads;
-  const auto run = [&]<int kWidth, int kDepth, bool kTransposed, bool kPairs>() {
+  const auto run = [&]<int kWidth, int kDepth, bool kTransposed>() {
     using Kernel = ReadoutKernel<Math, kWidth, kDepth, kTransposed, kPairs>;
     const dim3 grid(static_cast<unsigned>(shape.total_blocks * heads),
                     static_cast<unsigned>((args.out.dim + kWidth - 1) / kWidth));
@@ -305,13 +305,8 @@ void read_out(const ReadoutArgs<typename Math::Element>& args, cudaStream_t stre
            Kernel::kSharedBytes, stream, args);
   };
   const auto with_form = [&]<int kWidth, int kDepth>() {
-    if (args.transposed) {
-      args.y ? run.template operator()<kWidth, kDepth, true, true>()
-             : run.template operator()<kWidth, kDepth, true, false>();
-    } else {
-      args.y ? run.template operator()<kWidth, kDepth, false, true>()
-             : run.template operator()<kWidth, kDepth, false, false>();
-    }
+    args.transposed ? run.template operator()<kWidth, kDepth, true>()
+                    : run.template operator()<kWidth, kDepth, false>();
   };
   with_width<Math>(max(args.out.dim, min(depth, 128)), [&](auto width) {
     constexpr bool kNarrow = sizeof(typename Math::Element) == 2 && width < 128;  // no wider depth comes here

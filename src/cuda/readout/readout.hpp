@@ -56,7 +56,13 @@ struct ReadoutArgs {
 // Column tiles of `diagonal`, for `columns` output columns and matrices with `depth` padded rows.
 int readout_column_tiles(DType dtype, int columns, int depth);
 
+// Compiled apart, with and without pairs, for every arithmetic: readout_*.cu and pairs_*.cu.
+template <typename Math, bool kPairs>
+void launch_readout(const ReadoutArgs<typename Math::Element>& args, cudaStream_t stream);
+
 template <typename Math>
-void read_out(const ReadoutArgs<typename Math::Element>& args, cudaStream_t stream);
+void read_out(const ReadoutArgs<typename Math::Element>& args, cudaStream_t stream) {
+  args.y ? launch_readout<Math, true>(args, stream) : launch_readout<Math, false>(args, stream);
+}
 
 }  // namespace mhla::cuda

@@ -1,4 +1,4 @@
 #include "cuda/readout/kernel.cuh"
 
-template void mhla::cuda::read_out<mhla::cuda::HalfMath<__nv_bfloat16>>(const ReadoutArgs<__nv_bfloat16>&,
-                                                                        cudaStream_t);
+template void mhla::cuda::launch_readout<mhla::cuda::HalfMath<__nv_bfloat16>, false>(const ReadoutArgs<__nv_bfloat16>&,
+                                                                                     cudaStream_t);

@@ -1,3 +1,3 @@
 #include "cuda/readout/kernel.cuh"
 
-template void mhla::cuda::read_out<mhla::cuda::HalfMath<__half>>(const ReadoutArgs<__half>&, cudaStream_t);
+template void mhla::cuda::launch_readout<mhla::cuda::HalfMath<__half>, false>(const ReadoutArgs<__half>&, cudaStream_t);

@@ -1,3 +1,3 @@
 #include "cuda/readout/kernel.cuh"
 
-template void mhla::cuda::read_out<mhla::cuda::ExactMath<float>>(const ReadoutArgs<float>&, cudaStream_t);
+template void mhla::cuda::launch_readout<mhla::cuda::ExactMath<float>, false>(const ReadoutArgs<float>&, cudaStream_t);

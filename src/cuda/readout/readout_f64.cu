@@ -1,3 +1,4 @@
 #include "cuda/readout/kernel.cuh"
 
-template void mhla::cuda::read_out<mhla::cuda::ExactMath<double>>(const ReadoutArgs<double>&, cudaStream_t);
+template void mhla::cuda::launch_readout<mhla::cuda::ExactMath<double>, false>(const ReadoutArgs<double>&,
+                                                                               cudaStream_t);

@@ -1,3 +1,3 @@
 #include "cuda/readout/kernel.cuh"
 
-template void mhla::cuda::read_out<mhla::cuda::Tf32Math>(const ReadoutArgs<float>&, cudaStream_t);
+template void mhla::cuda::launch_readout<mhla::cuda::Tf32Math, false>(const ReadoutArgs<float>&, cudaStream_t);

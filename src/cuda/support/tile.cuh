@@ -163,11 +163,40 @@ __device__ void chain_feature(E* tile, int columns, bool vectors, const HeadView
   __syncthreads();
 }
 
+struct NoFloor {};  // A as it is
+
+// max(x, floor) over a tile in shared memory.
+template <int kRows, int kColumns, int kThreads, typename E>
+__device__ void clamp_tile(E* tile, float floor) {
+  for_each_piece<kRows, kColumns, kThreads, E>([&](int r, int c) {
+    E* const at = tile + r * kPitch<E, kColumns> + c;
+    if constexpr (sizeof(E) == 2) {
+      uint4 piece = *reinterpret_cast<const uint4*>(at);
+      typename HalfMath<E>::A fragment{{piece.x, piece.y, piece.z, piece.w}};
+      HalfMath<E>::clamp(fragment, floor);
+      *reinterpret_cast<uint4*>(at) = make_uint4(fragment.r[0], fragment.r[1], fragment.r[2], fragment.r[3]);
+    } else {
+#pragma unroll
+      for (int e = 0; e < kVector<E>; ++e) at[e] = at[e] < E(floor) ? E(floor) : at[e];
+    }
+  });
+}
+
+// phi over a tile, whatever it is.
+template <int kRows, int kColumns, int kThreads, typename E>
+__device__ void apply_any_feature(E* tile, int columns, const Feature& feature) {
+  if (!feature.is_floor()) {
+    apply_feature<kRows, kColumns, kThreads>(tile, columns, feature);
+  } else if (feature.floor() != -INFINITY) {
+    clamp_tile<kRows, kColumns, kThreads>(tile, feature.floor());
+  }
+}
+
 // acc += max(A, floor) max(B, floor_b) over k in [0, kDepth), for the kM x kN tiles of 16 x 8 at (m, n).
 // extra(k, fragments) sees every set of A fragments on the way.
 template <typename Math, bool kTransposedA, bool kTransposedB, int kDepth, int kPitchA, int kPitchB, int kM, int kN,
-          typename E, typename T, typename Extra>
-__device__ void multiply(T (&acc)[kM][kN][4], const E* a, int m, float floor, const E* b, int n, Extra&& extra,
+          typename E, typename T, typename Floor, typename Extra>
+__device__ void multiply(T (&acc)[kM][kN][4], const E* a, int m, Floor floor, const E* b, int n, Extra&& extra,
                          float floor_b = -INFINITY) {
   static_assert(kN % 2 == 0 && kDepth % Math::kStep == 0);
 #pragma unroll
@@ -176,7 +205,7 @@ __device__ void multiply(T (&acc)[kM][kN][4], const E* a, int m, float floor, co
 #pragma unroll
     for (int i = 0; i < kM; ++i) {
       Math::template load_a<kTransposedA>(fa[i], a, kPitchA, m + i * 16, k);
-      Math::clamp(fa[i], floor);
+      if constexpr (!std::is_same_v<Floor, NoFloor>) Math::clamp(fa[i], floor);
     }
     extra(k, fa);
 #pragma unroll
