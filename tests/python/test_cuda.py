@@ -163,9 +163,11 @@ def test_an_initial_state_on_another_device_is_named():
         mhla.attention(q, k, v, mixing, partition=4, causal=True, initial_state=state, initial_tokens=4)
 
 
-def test_streaming_names_a_tensor_that_is_not_on_the_cpu():
+def test_a_state_on_the_cpu_names_a_tensor_that_is_not_there():
     q, k, v, mixing = random_inputs(LINE, device="cuda")
-    state = mhla.State(mixing, batch=2, heads=2, kv_heads=2, key_dim=5, value_dim=4, block_size=4, dtype=torch.float64)
+    state = mhla.State(
+        mixing.cpu(), batch=2, heads=2, kv_heads=2, key_dim=5, value_dim=4, block_size=4, dtype=torch.float64
+    )
     with pytest.raises(ValueError, match="^q has device cuda:0; it must be cpu"):
         state.prefill(q, k, v)
     assert state.tokens == 0
