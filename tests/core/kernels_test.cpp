@@ -87,6 +87,33 @@ TYPED_TEST(KernelsOf, ProductsAreThoseOfPlainLoops) {
             }
 }
 
+TYPED_TEST(KernelsOf, CausalProductsSumTheStepsOfTheirRow) {
+  using T = TypeParam;
+  for (const auto& [name, table] : instruction_sets<T>())
+    for (const Steps steps : {Steps::growing, Steps::shrinking})
+      for (const std::int64_t m : {1, 5, 14, 15, 31})
+        for (const std::int64_t lines : {1, 3})
+          for (const std::int64_t k : {1, 17, 32})
+            for (const bool accumulate : {false, true}) {
+              const std::int64_t n = lines * kLine<T>, ld = n + kLine<T>, lda = 70;
+              if (steps == Steps::shrinking && k < m) continue;  // rows past the last step have nothing to sum
+              Buffer<T> a(64 * lda, 1), b(64 * ld, 2), c(64 * ld, 3), expected(64 * ld, 3);
+              for (std::int64_t i = 0; i < m; ++i)
+                for (std::int64_t j = 0; j < n; ++j) {
+                  double sum = accumulate ? expected[i * ld + j] : 0;
+                  const std::int64_t first = steps == Steps::shrinking ? i : 0;
+                  const std::int64_t last = steps == Steps::growing ? k + i : k;
+                  for (std::int64_t s = first; s < last; ++s)
+                    sum += static_cast<double>(a[s * lda + i]) * b[s * ld + j];
+                  expected[i * ld + j] = static_cast<T>(sum);
+                }
+              table->product_k_major({m, n, k, a.data(), lda, b.data(), ld, c.data(), ld, accumulate, steps});
+              for (std::int64_t e = 0; e < 64 * ld; ++e)
+                ASSERT_NEAR(c[e], expected[e], kTolerance<T>)
+                    << name << " m" << m << " n" << n << " k" << k << " at " << e;
+            }
+}
+
 TYPED_TEST(KernelsOf, GramSumsEveryPairOfRows) {
   using T = TypeParam;
   for (const auto& [name, table] : instruction_sets<T>())
