@@ -4,11 +4,8 @@
 
 namespace mhla::cuda {
 
-// Few tokens in many blocks: the pairs of a head are fewer than the elements of its summaries. Causal calls, and those
-// the dense form does not exist for, use summaries.
+// Few tokens in many blocks: the pairs of a head are fewer than the elements of its summaries.
 Algorithm cheaper(const Problem& p) {
-  const bool exists = p.initial_tokens == 0 && !p.separate_denominator && p.options.normalizer != Normalizer::reference;
-  if (!exists || p.options.masking != Masking::none) return Algorithm::summary;
   const auto tokens = static_cast<double>(p.partition.tokens());
   const auto blocks = static_cast<double>(p.partition.blocks());
   const auto dims = static_cast<double>(p.key_dim * p.value_dim);

@@ -9,7 +9,7 @@
 
 namespace mhla::cuda {
 
-Algorithm cheaper(const Problem& problem);                                    // the form that measures faster
+Algorithm cheaper(const Problem& problem);  // of the two forms, where both exist and nothing is masked
 std::size_t forward_workspace(const Problem& problem, Algorithm algorithm);   // bytes
 std::size_t backward_workspace(const Problem& problem, Algorithm algorithm);  // bytes
 void forward(const Problem& problem, Algorithm algorithm, const ForwardArgs& args);

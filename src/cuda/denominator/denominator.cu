@@ -151,7 +151,7 @@ __global__ void normalized_gradient_kernel(const __grid_constant__ NormalizedGra
     if (args.z != nullptr) {
       const T* const z = args.z + at.row * shape.key_pad;
       for (int d = lane * kVector; d < shape.key_dim; d += kLanes * kVector) {
-        E x[kVector];
+        alignas(16) E x[kVector];
         load(q.row(token) + d, x, shape.key_dim - d, args.q.vectors);
 #pragma unroll
         for (int e = 0; e < kVector; ++e)
@@ -164,7 +164,7 @@ __global__ void normalized_gradient_kernel(const __grid_constant__ NormalizedGra
     const T inverse = T(1) / denominator;
     T dot = 0;
     for (int c = lane * kVector; c < shape.value_dim; c += kLanes * kVector) {
-      E gradient[kVector], output[kVector], scaled[kVector];
+      alignas(16) E gradient[kVector], output[kVector], scaled[kVector];
       load(d_o.row(token) + c, gradient, shape.value_dim - c, args.d_o.vectors);
       load(o.row(token) + c, output, shape.value_dim - c, args.o.vectors);
 #pragma unroll
