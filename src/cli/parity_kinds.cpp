@@ -6,12 +6,10 @@
 
 #include <array>
 #include <cmath>
-#include <map>
 #include <string_view>
 
 #include "cli/operator_call.hpp"
-#include "io/json.hpp"
-#include "io/tensors.hpp"
+#include "cli/parity_case.hpp"
 #include "mhla/mixing.hpp"
 #include "torch/tensors.hpp"
 
@@ -21,48 +19,7 @@ namespace {
 constexpr double kTolerance = 1e-5;
 constexpr std::string_view kOutput = "out/";
 
-using Outputs = std::map<std::string, torch::Tensor>;
-
-class Case {
- public:
-  explicit Case(const std::filesystem::path& path) : file_(io::SafeTensors::load(path)) {
-    const auto config = file_.metadata().find("config");
-    if (config == file_.metadata().end()) fail("metadata \"config\" is missing");
-    config_ = io::parse_json(config->second, file_.source() + ": metadata \"config\"");
-    if (!config_.is_object()) fail("metadata \"config\" is not a JSON object");
-  }
-
-  const io::SafeTensors& file() const { return file_; }
-  torch::Tensor tensor(const std::string& name) const { return io::to_torch(file_, name); }
-
-  torch::Tensor tensor(const std::string& name, std::int64_t axes) const {
-    const torch::Tensor loaded = tensor(name);
-    if (loaded.dim() != axes) fail(fmt::format("tensor \"{}\" has {} axes, expected {}", name, loaded.dim(), axes));
-    return loaded;
-  }
-
-  bool has(const char* key) const { return config_.contains(key); }
-
-  template <typename Value>
-  Value get(const char* key) const {
-    if (!has(key)) fail(fmt::format("config \"{}\" is missing", key));
-    try {
-      return config_.at(key).get<Value>();
-    } catch (const io::Json::exception&) {
-      fail(fmt::format("config \"{}\" is {}, which is of the wrong type", key, config_.at(key).dump()));
-    }
-  }
-
-  [[noreturn]] void fail(const std::string& reason) const {
-    throw Error(fmt::format("{}: {}", file_.source(), reason));
-  }
-
- private:
-  io::SafeTensors file_;
-  io::Json config_;
-};
-
-double scale_of(const Case& parity_case, std::int64_t key_dim) {
+double scale_of(const ParityCase& parity_case, std::int64_t key_dim) {
   if (!parity_case.has("scale")) return 1.0;
   const auto scale = parity_case.get<io::Json>("scale");
   if (scale.is_number()) return scale.get<double>();
@@ -71,7 +28,7 @@ double scale_of(const Case& parity_case, std::int64_t key_dim) {
 }
 
 // Causal chunkwise operator on ready features: q, k, v, mix -> o.
-Outputs run_causal_op(const Case& parity_case) {
+ParityOutputs run_causal_op(const ParityCase& parity_case) {
   Tokens tokens = {parity_case.tensor("in/q", 4), parity_case.tensor("in/k", 4), parity_case.tensor("in/v", 4),
                    parity_case.tensor("in/mix", 2)};
   const auto same_tokens = [&](const torch::Tensor& x) {
@@ -101,13 +58,13 @@ Outputs run_causal_op(const Case& parity_case) {
 }
 
 // Reference initial mixing of a block layout: out/init_<transform>.
-Outputs run_mixing_init(const Case& parity_case) {
+ParityOutputs run_mixing_init(const ParityCase& parity_case) {
   const auto layout = parity_case.get<std::vector<std::int64_t>>("layout");
   const Partition partition = Partition::grid(layout, layout);
   MixingInitOptions options;
   if (parity_case.has("exp_sigma")) options.sigma = parity_case.get<double>("exp_sigma");
   if (parity_case.has("local_thres")) options.threshold = parity_case.get<double>("local_thres");
-  Outputs outputs;
+  ParityOutputs outputs;
   constexpr std::string_view kPrefix = "init_";
   for (const auto& [name, tensor] : parity_case.file().tensors()) {
     if (!name.starts_with(kOutput)) continue;
@@ -122,11 +79,12 @@ Outputs run_mixing_init(const Case& parity_case) {
 // A kind of case: to teach the program another one, add a function and a line here.
 struct Kind {
   std::string_view name;
-  Outputs (*run)(const Case&);
+  ParityOutputs (*run)(const ParityCase&);
 };
 constexpr std::array kKinds = {
     Kind{"causal_op", run_causal_op},
     Kind{"mixing_init", run_mixing_init},
+    Kind{"vit", run_parity_vit},
 };
 
 }  // namespace
@@ -138,13 +96,13 @@ std::string known_parity_kinds() {
 }
 
 std::vector<ParityResult> check_parity_case(const std::filesystem::path& path) {
-  const Case parity_case(path);
+  const ParityCase parity_case(path);
   const auto name = parity_case.get<std::string>("kind");
   const auto* const kind = std::ranges::find(kKinds, name, &Kind::name);
   if (kind == kKinds.end())
     parity_case.fail(fmt::format("config \"kind\" is \"{}\"; known are: {}", name, known_parity_kinds()));
   const double limit = parity_case.has("tolerance") ? parity_case.get<double>("tolerance") : kTolerance;
-  const Outputs outputs = kind->run(parity_case);
+  const ParityOutputs outputs = kind->run(parity_case);
   std::vector<ParityResult> results;
   for (const auto& [tensor_name, stored] : parity_case.file().tensors()) {
     if (!tensor_name.starts_with(kOutput)) continue;

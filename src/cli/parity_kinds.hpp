@@ -19,6 +19,6 @@ struct ParityResult {
 // One result per `out/` tensor. Throws an Error where the file is damaged or its kind unknown.
 std::vector<ParityResult> check_parity_case(const std::filesystem::path& path);
 
-std::string known_parity_kinds();  // "causal_op, mixing_init"
+std::string known_parity_kinds();  // "causal_op, mixing_init, vit"
 
 }  // namespace mhla::cli

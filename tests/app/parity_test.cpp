@@ -28,7 +28,8 @@ TEST_P(StoredCase, HoldsWithinItsTolerance) {
 
 INSTANTIATE_TEST_SUITE_P(Authors, StoredCase,
                          ::testing::Values("nlp_op_256.safetensors", "nlp_op_ragged_300.safetensors",
-                                           "wan_mixing_init.safetensors"),
+                                           "wan_mixing_init.safetensors", "vit_cos.safetensors", "vit_exp.safetensors",
+                                           "vit_linear.safetensors"),
                          [](const auto& info) {
                            return std::string(info.param, std::string_view(info.param).find('.'));
                          });
@@ -85,7 +86,7 @@ TEST_F(TamperedCase, TheToleranceOfTheConfigApplies) {
 
 TEST_F(TamperedCase, AnUnknownKindListsTheKnownOnes) {
   metadata_["config"] = R"({"kind": "poem"})";
-  EXPECT_NE(error().find("\"poem\"; known are: causal_op, mixing_init"), std::string::npos) << error();
+  EXPECT_NE(error().find("\"poem\"; known are: causal_op, mixing_init, vit"), std::string::npos) << error();
 }
 
 TEST_F(TamperedCase, WhatIsMissingIsNamed) {

@@ -1,0 +1,53 @@
+// The models by name, and what options of any of them must satisfy.
+#include "models/classifier.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "mhla/mixing.hpp"
+#include "models/vit/vit.hpp"
+#include "nn/attention.hpp"
+
+namespace mhla::models {
+namespace {
+
+void check_pair_of_sizes(const char* name, const std::vector<std::int64_t>& values) {
+  if (values.size() != 2 || std::ranges::any_of(values, [](std::int64_t value) { return value < 1; }))
+    throw Error(
+        fmt::format("{} is [{}]; it must be two positive numbers, height and width", name, fmt::join(values, ", ")));
+}
+
+void check_at_least(const char* name, std::int64_t value, std::int64_t least) {
+  if (value < least) throw Error(fmt::format("{} is {}; it must be at least {}", name, value, least));
+}
+
+void check_classifier_options(const ClassifierOptions& options) {
+  if (options.preset != "paper" && options.preset != "reference")
+    throw Error(fmt::format("preset is \"{}\"; it may be paper or reference", options.preset));
+  if (options.attention.empty()) throw Error("attention is empty; it must name softmax, linear or mhla");
+  for (const std::string& kind : options.attention) nn::parse_attention_kind(kind);
+  check_pair_of_sizes("image_size", options.image_size);
+  check_pair_of_sizes("blocks", options.blocks);
+  check_at_least("patch", options.patch, 1);
+  check_at_least("classes", options.classes, 1);
+  check_at_least("width", options.width, 0);
+  check_at_least("depth", options.depth, 0);
+  check_at_least("heads", options.heads, 0);
+  parse_mixing_init(options.mixing_init);
+  if (!(options.drop_path >= 0.0 && options.drop_path < 1.0))
+    throw Error(fmt::format("drop_path is {}; it must be at least 0 and less than 1", options.drop_path));
+}
+
+}  // namespace
+
+bool is_mixing(const std::string& parameter_name) { return parameter_name.ends_with("piece_attn.conv.weight"); }
+
+std::shared_ptr<Classifier> make_classifier(const ClassifierOptions& options) {
+  check_classifier_options(options);
+  if (is_vit(options.model)) return std::make_shared<Vit>(options);
+  throw Error(fmt::format("model is \"{}\"; it may be {}", options.model, fmt::join(vit_names(), ", ")));
+}
+
+}  // namespace mhla::models

@@ -1,0 +1,66 @@
+// Image classifiers with softmax, linear attention or MHLA in every layer: what all of them take and give.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "io/json.hpp"
+
+namespace mhla::models {
+
+struct ClassifierOptions {
+  std::string model = "deit_tiny";                // deit_tiny|deit_small|deit_base|vlt_tiny|vlt_small|vlt_base
+  std::string preset = "paper";                   // reference: the authors' modules to the bit; paper: as published
+  std::vector<std::string> attention = {"mhla"};  // softmax|linear|mhla; one for all layers or one per layer
+  std::vector<std::int64_t> image_size = {224, 224};
+  std::int64_t patch = 16, classes = 1000;
+  std::vector<std::int64_t> blocks = {4, 4};     // number of blocks per axis (M = product)
+  std::int64_t width = 0, depth = 0, heads = 0;  // 0: the model's own
+  bool lepe = true;                              // a 5x5 depthwise convolution on v, added to the attention's output
+  std::string mixing_init = "paper";             // how the mixing matrices start: the names of MixingInit
+  double mixing_sigma = 3.0;                     // of mixing_init "exp"
+  bool mixing_frozen = false;
+  double drop_path = 0.0;
+  bool recompute = false;  // run each block again in the backward pass instead of keeping its activations
+
+  bool operator==(const ClassifierOptions&) const = default;
+};
+
+// Members that are missing keep their defaults; one that is unknown or of the wrong type is an Error that names it.
+void to_json(io::Json& json, const ClassifierOptions& options);
+void from_json(const io::Json& json, ClassifierOptions& options);
+
+class Classifier : public torch::nn::Module {
+ public:
+  explicit Classifier(ClassifierOptions options) : options(std::move(options)) {}
+
+  // [B, 3, H, W] normalised -> logits [B, classes]. Images need not have the size of the options.
+  virtual at::Tensor forward(const at::Tensor& images) = 0;
+
+  // Views [M, M] of the learned mixing matrices, to project after a step; their parameters are called
+  // "...piece_attn.conv.weight", which is also what is_mixing() tells by.
+  virtual std::vector<at::Tensor> mixing_matrices() = 0;
+
+  virtual std::int64_t layers() const = 0;
+  // How much tokens look at each other in one layer: [B, heads, N, N], rows as of nn::Attention::weights.
+  virtual at::Tensor attention_matrix(const at::Tensor& images, std::int64_t layer) = 0;
+
+  // A stored tensor of another shape (made for `from`, where that is known) in the shape of parameter `name`: position
+  // embeddings and mixing matrices resized. Undefined where nothing can be done.
+  virtual at::Tensor fitted(const std::string& name, const at::Tensor& stored,
+                            const std::optional<ClassifierOptions>& from) = 0;
+
+  const ClassifierOptions options;
+};
+
+bool is_mixing(const std::string& parameter_name);
+
+// Initial values come from torch's generator (torch::manual_seed). Throws an Error that names the wrong option.
+std::shared_ptr<Classifier> make_classifier(const ClassifierOptions& options);
+
+}  // namespace mhla::models

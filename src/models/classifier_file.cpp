@@ -1,0 +1,77 @@
+#include "models/classifier_file.hpp"
+
+#include <fmt/format.h>
+
+#include "mhla/types.hpp"
+#include "models/weights.hpp"
+
+namespace mhla::models {
+namespace {
+
+constexpr const char* kConfig = "mhla.config";
+constexpr const char* kClasses = "mhla.classes";
+constexpr const char* kNormalization = "mhla.normalization";
+
+// The metadata of this key as JSON, null where it is missing.
+io::Json metadata_of(const io::SafeTensors& file, const char* key) {
+  const auto found = file.metadata().find(key);
+  return found == file.metadata().end()
+             ? io::Json()
+             : io::parse_json(found->second, fmt::format("{}: metadata \"{}\"", file.source(), key));
+}
+
+ClassifierFacts stored_facts(const io::SafeTensors& file, std::int64_t classes) {
+  ClassifierFacts facts;
+  const char* key = kClasses;
+  try {
+    if (const io::Json names = metadata_of(file, key); !names.is_null()) names.get_to(facts.classes);
+    key = kNormalization;
+    if (const io::Json normalization = metadata_of(file, key); !normalization.is_null()) {
+      normalization.at("mean").get_to(facts.normalization.mean);
+      normalization.at("std").get_to(facts.normalization.deviation);
+    }
+  } catch (const io::Json::exception&) {
+    throw Error(fmt::format("{}: metadata \"{}\" is not {}", file.source(), key,
+                            key == kClasses ? "a list of names" : R"({"mean": [r, g, b], "std": [r, g, b]})"));
+  }
+  if (!facts.classes.empty() && static_cast<std::int64_t>(facts.classes.size()) != classes)
+    throw Error(fmt::format("{}: metadata \"{}\" has {} names for {} classes", file.source(), kClasses,
+                            facts.classes.size(), classes));
+  return facts;
+}
+
+}  // namespace
+
+void save_classifier(const Classifier& classifier, const std::filesystem::path& path, const ClassifierFacts& facts,
+                     at::ScalarType dtype, const io::Json& more) {
+  io::Json metadata = more;
+  metadata[kConfig] = classifier.options;
+  metadata[kClasses] = facts.classes;
+  metadata[kNormalization] = {{"mean", facts.normalization.mean}, {"std", facts.normalization.deviation}};
+  save_weights(classifier, path, metadata, dtype);
+}
+
+std::optional<ClassifierOptions> stored_options(const io::SafeTensors& file) {
+  const io::Json config = metadata_of(file, kConfig);
+  if (config.is_null()) return std::nullopt;
+  try {
+    return config.get<ClassifierOptions>();
+  } catch (const Error& error) {
+    throw Error(fmt::format("{}: metadata \"{}\": {}", file.source(), kConfig, error.what()));
+  }
+}
+
+LoadedClassifier load_classifier(const std::filesystem::path& path, const at::Device& device) {
+  const io::SafeTensors file = io::SafeTensors::load(path);
+  const std::optional<ClassifierOptions> options = stored_options(file);
+  if (!options)
+    throw Error(
+        fmt::format("{}: metadata \"{}\" is missing; a file of `mhla train classify` has it", file.source(), kConfig));
+  LoadedClassifier loaded{make_classifier(*options), stored_facts(file, options->classes)};
+  load_weights(*loaded.model, path, LoadMode::strict);
+  loaded.model->to(device);
+  loaded.model->eval();
+  return loaded;
+}
+
+}  // namespace mhla::models

@@ -1,0 +1,132 @@
+#include "models/vit/vit.hpp"
+
+#include <fmt/format.h>
+
+#include "mhla/torch.hpp"
+#include "models/fit.hpp"
+#include "nn/recompute.hpp"
+
+namespace mhla::models {
+namespace {
+
+constexpr double kInitialDeviation = 0.02;
+
+std::shared_ptr<nn::Attention> make_attention(const VitDesign& design, nn::AttentionKind kind) {
+  // In the authors' models softmax layers are timm's.
+  if (design.reference && kind == nn::AttentionKind::softmax)
+    return std::make_shared<nn::PlainAttention>(design.width, design.heads);
+  return std::make_shared<nn::GridAttention>(design.attention_options(kind));
+}
+
+}  // namespace
+
+Vit::Vit(const ClassifierOptions& options)
+    : Classifier(options), design(options),
+      patches_(torch::nn::Conv2dOptions(3, design.width, options.patch).stride(options.patch)) {
+  const std::int64_t prefix = design.class_token ? 1 : 0;
+  if (design.class_token) class_token_ = register_parameter("cls_token", torch::zeros({1, 1, design.width}));
+  position_ = register_parameter("pos_embed", torch::zeros({1, prefix + design.grid.tokens(), design.width}));
+  register_module("patch_embed", std::make_shared<torch::nn::Module>("patch_embed"))->register_module("proj", patches_);
+  auto list = register_module("blocks", std::make_shared<torch::nn::Module>("blocks"));
+  for (std::int64_t layer = 0; layer < design.depth; ++layer) {
+    blocks_.push_back(std::make_shared<VitBlock>(
+        design.width, design.norm, make_attention(design, design.attention[static_cast<std::size_t>(layer)])));
+    list->register_module(std::to_string(layer), blocks_.back());
+  }
+  norm_ =
+      register_module(design.class_token ? "norm" : "fc_norm", nn::Norm(design.norm, design.width, VitBlock::kNormEps));
+  head_ = register_module("head", torch::nn::Linear(design.width, options.classes));
+  initialise();
+}
+
+// Linear layers, positions and class token normal; convolutions as torch makes them.
+void Vit::initialise() {
+  const torch::NoGradGuard no_gradient;
+  position_.normal_(0.0, kInitialDeviation);
+  if (class_token_.defined()) class_token_.normal_(0.0, kInitialDeviation);
+  for (const auto& module : modules(/*include_self=*/false))
+    if (auto* const linear = module->as<torch::nn::Linear>()) {
+      linear->weight.normal_(0.0, kInitialDeviation);
+      if (linear->bias.defined()) linear->bias.zero_();
+    }
+}
+
+Vit::Tokens Vit::embed(const at::Tensor& images) {
+  if (images.dim() != 4 || images.size(1) != 3 || images.size(2) < 1 || images.size(3) < 1)
+    throw Error("images has shape " + c10::str(images.sizes()) + "; it must be [batch, 3, height, width]");
+  const std::int64_t patch = options.patch, height = images.size(2), width = images.size(3);
+  const nn::Grid grid = design.canvas ? design.grid : design.grid_of(height, width);
+  const std::int64_t more_height = grid.height * patch - height, more_width = grid.width * patch - width;
+  at::Tensor whole = images;
+  if (more_height != 0 || more_width != 0) {
+    const std::int64_t top = design.canvas ? more_height / 2 : 0, left = design.canvas ? more_width / 2 : 0;
+    whole = at::constant_pad_nd(images, {left, more_width - left, top, more_height - top});
+  }
+  // A convolution whose patches do not overlap is a matrix product, and leaves tokens in the order they are used.
+  const at::Tensor pixels = whole.unflatten(3, {grid.width, patch})
+                                .unflatten(2, {grid.height, patch})
+                                .permute({0, 2, 4, 1, 3, 5})
+                                .reshape({images.size(0), grid.tokens(), 3 * patch * patch});
+  at::Tensor x = at::linear(pixels, patches_->weight.flatten(1), patches_->bias);
+  if (class_token_.defined()) x = at::cat({class_token_.expand({x.size(0), -1, -1}).to(x.scalar_type()), x}, 1);
+  return {x + positions_on(grid), grid};
+}
+
+at::Tensor Vit::positions_on(nn::Grid grid) {
+  if (grid == design.grid) return position_;
+  const std::int64_t prefix = design.class_token ? 1 : 0;
+  return at::cat({position_.slice(1, 0, prefix), nn::resize_tokens(position_.slice(1, prefix), design.grid, grid)}, 1);
+}
+
+at::Tensor Vit::features(const at::Tensor& images) {
+  auto [x, grid] = embed(images);
+  const at::Tensor drop = nn::drop_path_factors(options.drop_path, design.depth, x, is_training());
+  for (std::size_t layer = 0; layer < blocks_.size(); ++layer) {
+    const at::Tensor factors = drop.defined() ? drop[static_cast<std::int64_t>(layer)] : at::Tensor();
+    const auto run = [block = blocks_[layer], grid = grid, factors](const at::Tensor& tokens) {
+      return block->forward(tokens, grid, factors);
+    };
+    x = options.recompute ? nn::recompute(run, x) : run(x);
+  }
+  return x;
+}
+
+at::Tensor Vit::forward(const at::Tensor& images) {
+  const at::Tensor x = features(images);
+  return head_->forward(norm_->forward(design.class_token ? x.select(1, 0) : x.mean(1)));
+}
+
+std::vector<at::Tensor> Vit::mixing_matrices() {
+  std::vector<at::Tensor> matrices;
+  for (const auto& block : blocks_)
+    if (const at::Tensor mixing = block->attn->mixing(); mixing.defined() && mixing.requires_grad())
+      matrices.push_back(mixing.flatten(1));
+  return matrices;
+}
+
+at::Tensor Vit::attention_matrix(const at::Tensor& images, std::int64_t layer) {
+  if (layer < 0 || layer >= layers())
+    throw Error(fmt::format("layer is {}; it must be from 0 to {}", layer, layers() - 1));
+  const torch::NoGradGuard no_gradient;
+  auto [x, grid] = embed(images);
+  for (std::int64_t i = 0; i < layer; ++i) x = blocks_[static_cast<std::size_t>(i)]->forward(x, grid, {});
+  const auto& block = blocks_[static_cast<std::size_t>(layer)];
+  return block->attn->weights(block->norm1->forward(x), grid);
+}
+
+at::Tensor Vit::fitted(const std::string& name, const at::Tensor& stored,
+                       const std::optional<ClassifierOptions>& from) {
+  if (name == "pos_embed") {
+    const auto source = from ? std::optional(VitDesign(*from)) : std::nullopt;
+    return fitted_positions(stored, source ? std::optional(source->grid) : std::nullopt, design.grid,
+                            design.class_token);
+  }
+  if (!is_mixing(name)) return {};
+  const auto partition = [](const VitDesign& made_for, const ClassifierOptions& with) {
+    return Partition::grid(std::vector{made_for.grid.height, made_for.grid.width}, with.blocks);
+  };
+  return fitted_mixing(stored, from ? std::optional(partition(VitDesign(*from), *from)) : std::nullopt,
+                       partition(design, options));
+}
+
+}  // namespace mhla::models

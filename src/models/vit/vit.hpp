@@ -1,0 +1,45 @@
+// The vision transformer (DeiT) with softmax, linear attention or MHLA per layer.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "models/classifier.hpp"
+#include "models/vit/vit_block.hpp"
+#include "models/vit/vit_design.hpp"
+
+namespace mhla::models {
+
+class Vit : public Classifier {
+ public:
+  explicit Vit(const ClassifierOptions& options);
+
+  at::Tensor forward(const at::Tensor& images) override;
+  std::vector<at::Tensor> mixing_matrices() override;
+  std::int64_t layers() const override { return static_cast<std::int64_t>(blocks_.size()); }
+  at::Tensor attention_matrix(const at::Tensor& images, std::int64_t layer) override;
+  at::Tensor fitted(const std::string& name, const at::Tensor& stored,
+                    const std::optional<ClassifierOptions>& from) override;
+
+  // Output of the last block, [B, N, C], a class token (where there is one) first.
+  at::Tensor features(const at::Tensor& images);
+
+  const VitDesign design;
+
+ private:
+  struct Tokens {
+    at::Tensor x;
+    nn::Grid grid;
+  };
+  Tokens embed(const at::Tensor& images);
+  at::Tensor positions_on(nn::Grid grid);
+  void initialise();
+
+  torch::nn::Conv2d patches_;
+  at::Tensor position_, class_token_;
+  std::vector<std::shared_ptr<VitBlock>> blocks_;
+  nn::Norm norm_ = nullptr;
+  torch::nn::Linear head_ = nullptr;
+};
+
+}  // namespace mhla::models

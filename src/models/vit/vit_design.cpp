@@ -1,0 +1,83 @@
+#include "models/vit/vit_design.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "mhla/torch.hpp"
+
+namespace mhla::models {
+namespace {
+
+struct VitSize {
+  const char* name;
+  std::int64_t width, depth, heads;
+};
+constexpr std::array kVitSizes = {VitSize{"deit_tiny", 192, 12, 3}, VitSize{"deit_small", 384, 12, 6},
+                                  VitSize{"deit_base", 768, 12, 12}};
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+}  // namespace
+
+bool is_vit(const std::string& model) {
+  return std::ranges::any_of(kVitSizes, [&](const VitSize& size) { return model == size.name; });
+}
+
+std::vector<std::string> vit_names() {
+  std::vector<std::string> names;
+  for (const VitSize& size : kVitSizes) names.emplace_back(size.name);
+  return names;
+}
+
+VitDesign::VitDesign(const ClassifierOptions& options) : reference(options.preset == "reference"), options_(options) {
+  const auto* const size =
+      std::ranges::find_if(kVitSizes, [&](const VitSize& size) { return options.model == size.name; });
+  if (size == kVitSizes.end()) throw Error(fmt::format("model \"{}\" is no vision transformer", options.model));
+  width = options.width > 0 ? options.width : size->width;
+  depth = options.depth > 0 ? options.depth : size->depth;
+  heads = options.heads > 0 ? options.heads : size->heads;
+  if (width % heads != 0) throw Error(fmt::format("heads is {}; it must be a divisor of width, {}", heads, width));
+  const auto given = static_cast<std::int64_t>(options.attention.size());
+  if (given != 1 && given != depth)
+    throw Error(
+        fmt::format("attention has {} entries; it must have one, or one for each of the {} layers", given, depth));
+  for (std::int64_t layer = 0; layer < depth; ++layer)
+    attention.push_back(nn::parse_attention_kind(options.attention[static_cast<std::size_t>(given == 1 ? 0 : layer)]));
+  const auto all = [&](nn::AttentionKind kind) {
+    return std::ranges::all_of(attention, [&](nn::AttentionKind layer) { return layer == kind; });
+  };
+  class_token = reference && all(nn::AttentionKind::softmax);
+  if (reference && all(nn::AttentionKind::linear)) norm = nn::NormKind::rms;
+  canvas = reference && !class_token && norm == nn::NormKind::layer;
+  grid = grid_of(options.image_size[0], options.image_size[1]);
+  if (!canvas) return;
+  grid.height = ceil_div(grid.height, options.blocks[0]) * options.blocks[0];
+  grid.width = ceil_div(grid.width, options.blocks[1]) * options.blocks[1];
+}
+
+nn::Grid VitDesign::grid_of(std::int64_t height, std::int64_t width) const {
+  return {ceil_div(height, options_.patch), ceil_div(width, options_.patch)};
+}
+
+nn::GridAttentionOptions VitDesign::attention_options(nn::AttentionKind kind) const {
+  nn::GridAttentionOptions result{.dim = width, .heads = heads, .kind = kind, .grid = grid, .blocks = options_.blocks};
+  const bool mhla = kind == nn::AttentionKind::mhla;
+  result.lepe = options_.lepe && (mhla || !reference);
+  if (mhla) {
+    result.mixing = mixing_tensor(Partition::grid(std::vector{grid.height, grid.width}, options_.blocks),
+                                  parse_mixing_init(options_.mixing_init), {.sigma = options_.mixing_sigma});
+    result.mixing_frozen = options_.mixing_frozen;
+  }
+  if (reference && mhla) {
+    result.inner_norm = true;
+    result.normalizer = Normalizer::reference;
+    result.norm_eps = std::numeric_limits<float>::epsilon();
+    result.feature_eps = 1e-6;
+  }
+  return result;
+}
+
+}  // namespace mhla::models

@@ -1,0 +1,95 @@
+// Attention layers of image models on tokens in raster order, [B, N, C] -> [B, N, C].
+#pragma once
+
+#include <torch/torch.h>
+
+#include <string>
+#include <string_view>
+
+#include "mhla/partition.hpp"
+#include "mhla/types.hpp"
+#include "nn/grid.hpp"
+#include "nn/norm.hpp"
+
+namespace mhla::nn {
+
+enum class AttentionKind { softmax, linear, mhla };
+std::string_view name(AttentionKind value);
+AttentionKind parse_attention_kind(std::string_view text);
+
+class Attention : public torch::nn::Module {
+ public:
+  virtual at::Tensor forward(const at::Tensor& x, Grid grid) = 0;
+
+  // How much each token looks at each other one, [B, H, N, N]; rows sum to one, or to zero
+  // where a query has no feature in common with any key. O(N^2), for looking at.
+  virtual at::Tensor weights(const at::Tensor& x, Grid grid) = 0;
+
+  // The parameter [M, M, 1, 1]; undefined without one.
+  virtual at::Tensor mixing() { return {}; }
+};
+
+// The matrices behind weights(). q, k: [B, N, H, D], features for the second; mixing [M, M] may be undefined.
+at::Tensor softmax_weights(const at::Tensor& q, const at::Tensor& k);
+at::Tensor feature_weights(const at::Tensor& q, const at::Tensor& k, const at::Tensor& mixing,
+                           const Partition& partition);
+
+// Softmax attention of a plain vision transformer, under timm's names: qkv with bias, proj.
+class PlainAttention : public Attention {
+ public:
+  PlainAttention(std::int64_t dim, std::int64_t heads);
+
+  at::Tensor forward(const at::Tensor& x, Grid grid) override;
+  at::Tensor weights(const at::Tensor& x, Grid grid) override;
+
+  const std::int64_t heads;
+  torch::nn::Linear qkv, proj;
+};
+
+struct GridAttentionOptions {
+  std::int64_t dim = 0, heads = 0;
+  AttentionKind kind = AttentionKind::mhla;
+  Grid grid;                         // the one it is made for
+  std::vector<std::int64_t> blocks;  // per axis
+  bool inner_norm = false;           // a LayerNorm of its own (eps 1e-5) before the projections
+  bool lepe = true;                  // local positions: a depthwise 5x5 convolution of v, added to the output
+  Normalizer normalizer = Normalizer::paper;
+  double norm_eps = 1e-6;    // of the RMSNorm of q and k
+  double feature_eps = 0.0;  // added to relu(q) and relu(k)
+  at::Tensor mixing{};       // initial, [M, M]
+  bool mixing_frozen = false;
+};
+
+// Softmax, linear attention or MHLA between the same projections, under the authors' names: to_qkv without bias,
+// RMSNorm of q and k over all channels, LePE, to_out. On another grid than its own it keeps the number of blocks per
+// axis; where that grid has room for fewer, the mixing matrix is resized (without gradient).
+class GridAttention : public Attention {
+ public:
+  explicit GridAttention(const GridAttentionOptions& options);
+
+  at::Tensor forward(const at::Tensor& x, Grid grid) override;
+  at::Tensor weights(const at::Tensor& x, Grid grid) override;
+  at::Tensor mixing() override;
+
+  const GridAttentionOptions options;
+
+ private:
+  struct Projected {
+    at::Tensor q, k, v;  // [B, N, H, D]; q and k after norm and feature map
+  };
+  struct Blocks {
+    Partition partition;
+    at::Tensor mixing;
+  };
+  Projected project(const at::Tensor& x);
+  Blocks blocks_on(Grid grid, at::Device device);
+
+  Partition partition_;
+  at::Tensor one_;  // the mixing matrix of linear attention
+  Norm norm_ = nullptr, q_norm_ = nullptr, k_norm_ = nullptr;
+  torch::nn::Linear to_qkv_ = nullptr;
+  torch::nn::Sequential to_out_ = nullptr;
+  torch::nn::Conv2d lepe_ = nullptr, mixing_ = nullptr;
+};
+
+}  // namespace mhla::nn

@@ -1,0 +1,40 @@
+// The kinds of attention by name, and attention as a matrix.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "nn/attention.hpp"
+
+namespace mhla::nn {
+namespace {
+
+constexpr std::array<std::string_view, 3> kAttentionNames = {"softmax", "linear", "mhla"};
+
+}  // namespace
+
+std::string_view name(AttentionKind value) { return kAttentionNames.at(static_cast<std::size_t>(value)); }
+
+AttentionKind parse_attention_kind(std::string_view text) {
+  const auto* const found = std::ranges::find(kAttentionNames, text);
+  if (found == kAttentionNames.end())
+    throw Error("attention is \"" + std::string(text) + "\"; it may be softmax, linear or mhla");
+  return static_cast<AttentionKind>(found - kAttentionNames.begin());
+}
+
+at::Tensor softmax_weights(const at::Tensor& q, const at::Tensor& k) {
+  const double scale = 1.0 / std::sqrt(static_cast<double>(q.size(3)));
+  return at::softmax(at::matmul(q.transpose(1, 2) * scale, k.permute({0, 2, 3, 1})), -1, at::kFloat);
+}
+
+at::Tensor feature_weights(const at::Tensor& q, const at::Tensor& k, const at::Tensor& mixing,
+                           const Partition& partition) {
+  at::Tensor weights = at::matmul(q.to(at::kFloat).transpose(1, 2), k.to(at::kFloat).permute({0, 2, 3, 1}));
+  if (mixing.defined()) {
+    const at::Tensor blocks = block_of_tokens(partition).to(q.device());
+    weights = weights * mixing.to(at::kFloat).index_select(0, blocks).index_select(1, blocks);
+  }
+  return weights / weights.sum(-1, true).clamp_min(std::numeric_limits<float>::min());
+}
+
+}  // namespace mhla::nn

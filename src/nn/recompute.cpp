@@ -1,0 +1,70 @@
+#include "nn/recompute.hpp"
+
+#include <ATen/autocast_mode.h>
+#include <torch/custom_class.h>
+
+namespace mhla::nn {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+struct KeptBlock : torch::CustomClassHolder {
+  explicit KeptBlock(TokenFunction run) : run(std::move(run)) {}
+  TokenFunction run;
+};
+
+// Autocast as it was in the forward pass. Weights that were cast without a gradient are forgotten first.
+class AutocastAsBefore {
+ public:
+  AutocastAsBefore(at::DeviceType device, bool enabled, at::ScalarType dtype)
+      : device_(device), enabled_(at::autocast::is_autocast_enabled(device)),
+        dtype_(at::autocast::get_autocast_dtype(device)) {
+    at::autocast::clear_cache();
+    at::autocast::set_autocast_enabled(device, enabled);
+    at::autocast::set_autocast_dtype(device, dtype);
+  }
+  ~AutocastAsBefore() {
+    at::autocast::set_autocast_enabled(device_, enabled_);
+    at::autocast::set_autocast_dtype(device_, dtype_);
+  }
+  AutocastAsBefore(const AutocastAsBefore&) = delete;
+  AutocastAsBefore& operator=(const AutocastAsBefore&) = delete;
+
+ private:
+  at::DeviceType device_;
+  bool enabled_;
+  at::ScalarType dtype_;
+};
+
+struct RecomputeFunction : torch::autograd::Function<RecomputeFunction> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const TokenFunction& block) {
+    context->save_for_backward({x});
+    const auto device = x.device().type();
+    auto& data = context->saved_data;
+    data["block"] = c10::IValue::make_capsule(c10::make_intrusive<KeptBlock>(block));
+    data["autocast"] = at::autocast::is_autocast_enabled(device);
+    data["dtype"] = static_cast<std::int64_t>(at::autocast::get_autocast_dtype(device));
+    return block(x);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& d_outputs) {
+    const at::Tensor kept = context->get_saved_variables()[0];
+    auto& data = context->saved_data;
+    const AutocastAsBefore autocast(kept.device().type(), data["autocast"].toBool(),
+                                    static_cast<at::ScalarType>(data["dtype"].toInt()));
+    const at::AutoGradMode with_gradient(true);
+    const at::Tensor x = kept.detach().requires_grad_();
+    const auto block = c10::static_intrusive_pointer_cast<KeptBlock>(data["block"].toCapsule());
+    torch::autograd::backward({block->run(x)}, {d_outputs[0]});
+    return {x.grad(), at::Tensor()};
+  }
+};
+
+}  // namespace
+
+at::Tensor recompute(const TokenFunction& block, const at::Tensor& x) {
+  return at::GradMode::is_enabled() && x.requires_grad() ? RecomputeFunction::apply(x, block) : block(x);
+}
+
+}  // namespace mhla::nn
