@@ -108,14 +108,16 @@ io::Image transform(const io::Image& image, const Affine& affine, Interpolation 
       }
       const auto first_x = static_cast<std::int64_t>(std::floor(sx - 0.5)) - reach + 1;
       const auto first_y = static_cast<std::int64_t>(std::floor(sy - 0.5)) - reach + 1;
+      std::array<double, 4> column_weights{};
+      for (std::int64_t i = 0; i < 2 * reach; ++i)
+        column_weights[i] = filter_weight(static_cast<double>(first_x + i) + 0.5 - sx, interpolation);
       std::array<double, 3> sum{};
       for (std::int64_t iy = first_y; iy < first_y + 2 * reach; ++iy) {
         const double row_weight = filter_weight(static_cast<double>(iy) + 0.5 - sy, interpolation);
-        for (std::int64_t ix = first_x; ix < first_x + 2 * reach; ++ix) {
-          const double weight = row_weight * filter_weight(static_cast<double>(ix) + 0.5 - sx, interpolation);
-          const std::uint8_t* const source = pixel_at(image, std::clamp<std::int64_t>(iy, 0, image.height - 1),
-                                                      std::clamp<std::int64_t>(ix, 0, image.width - 1));
-          for (std::size_t c = 0; c < 3; ++c) sum[c] += weight * source[c];
+        const std::uint8_t* const row = pixel_at(image, std::clamp<std::int64_t>(iy, 0, image.height - 1), 0);
+        for (std::int64_t i = 0; i < 2 * reach; ++i) {
+          const std::uint8_t* const source = row + 3 * std::clamp<std::int64_t>(first_x + i, 0, image.width - 1);
+          for (std::size_t c = 0; c < 3; ++c) sum[c] += row_weight * column_weights[i] * source[c];
         }
       }
       for (std::size_t c = 0; c < 3; ++c) target[c] = static_cast<std::uint8_t>(std::clamp(sum[c] + 0.5, 0.0, 255.0));
