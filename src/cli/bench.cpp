@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "cli/bench_chart.hpp"
+#include "cli/bench_model.hpp"
 #include "cli/bench_run.hpp"
 #include "cli/bench_tables.hpp"
 #include "cli/commands.hpp"
@@ -213,6 +214,7 @@ void add_bench(CLI::App& program, Outcome& outcome) {
   options->output.add_option(*command);
   command->footer("Shapes (B, H, N, D, M):" + shapes);
   command->callback([options, &outcome] { outcome.exit_code = run_bench(*options); });
+  add_bench_model(*bench, outcome);
 }
 
 }  // namespace mhla::cli

@@ -31,9 +31,7 @@ ParityOutputs run_parity_vit(const ParityCase& parity_case) {
   ParityOutputs outputs{{"mixing_init", vit.mixing_matrices().front().clone()}};
   models::load_tensors(vit, parity_case.parameters(), parity_case.file().source(), models::LoadMode::strict);
   const torch::Tensor x = parity_case.tensor("in/x", 4);
-  const auto partition =
-      Partition::grid(std::vector{vit.design.grid.height, vit.design.grid.width}, vit.options.blocks);
-  outputs["features"] = vit.features(x).index_select(1, torch::tensor(partition.block_order()));
+  outputs["features"] = vit.features(x).index_select(1, torch::tensor(vit.design.partition().block_order()));
   outputs["logits"] = vit.forward(x);
   return outputs;
 }

@@ -46,6 +46,7 @@ int run_program(int argc, const char* const* argv) {
     add_selftest(program, outcome);
     add_bench(program, outcome);
     add_analyze(program, outcome);
+    add_inspect(program, outcome);
     add_parity(program, outcome);
     add_devices(program, outcome);
     add_version(program, outcome);

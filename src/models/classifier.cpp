@@ -8,6 +8,7 @@
 
 #include "mhla/mixing.hpp"
 #include "models/vit/vit.hpp"
+#include "models/vlt/vlt.hpp"
 #include "nn/attention.hpp"
 
 namespace mhla::models {
@@ -42,12 +43,27 @@ void check_classifier_options(const ClassifierOptions& options) {
 
 }  // namespace
 
+std::vector<at::Tensor> Classifier::mixing_matrices() {
+  std::vector<at::Tensor> matrices;
+  for (std::int64_t layer = 0; layer < layers(); ++layer)
+    if (const at::Tensor mixing = mixing_parameter(layer); mixing.defined() && mixing.requires_grad())
+      matrices.push_back(mixing.flatten(1));
+  return matrices;
+}
+
 bool is_mixing(const std::string& parameter_name) { return parameter_name.ends_with("piece_attn.conv.weight"); }
+
+std::vector<std::string> classifier_names() {
+  std::vector<std::string> names = vit_names();
+  for (const std::string& name : vlt_names()) names.push_back(name);
+  return names;
+}
 
 std::shared_ptr<Classifier> make_classifier(const ClassifierOptions& options) {
   check_classifier_options(options);
   if (is_vit(options.model)) return std::make_shared<Vit>(options);
-  throw Error(fmt::format("model is \"{}\"; it may be {}", options.model, fmt::join(vit_names(), ", ")));
+  if (is_vlt(options.model)) return std::make_shared<Vlt>(options);
+  throw Error(fmt::format("model is \"{}\"; it may be {}", options.model, fmt::join(classifier_names(), ", ")));
 }
 
 }  // namespace mhla::models

@@ -10,16 +10,19 @@
 #include <vector>
 
 #include "io/json.hpp"
+#include "nn/grid.hpp"
 
 namespace mhla::models {
 
 struct ClassifierOptions {
   std::string model = "deit_tiny";                // deit_tiny|deit_small|deit_base|vlt_tiny|vlt_small|vlt_base
   std::string preset = "paper";                   // reference: the authors' modules to the bit; paper: as published
-  std::vector<std::string> attention = {"mhla"};  // softmax|linear|mhla; one for all layers or one per layer
+  std::vector<std::string> attention = {"mhla"};  // softmax|linear|mhla; one for all layers or one per layer;
+                                                  // vlt: one is for the first two stages, the others are softmax
   std::vector<std::int64_t> image_size = {224, 224};
   std::int64_t patch = 16, classes = 1000;
-  std::vector<std::int64_t> blocks = {4, 4};     // number of blocks per axis (M = product)
+  std::vector<std::int64_t> blocks = {4, 4};     // number of blocks per axis (M = product); vlt: of its second stage,
+                                                 // the first has 7 for every 4
   std::int64_t width = 0, depth = 0, heads = 0;  // 0: the model's own
   bool lepe = true;                              // a 5x5 depthwise convolution on v, added to the attention's output
   std::string mixing_init = "paper";             // how the mixing matrices start: the names of MixingInit
@@ -42,11 +45,14 @@ class Classifier : public torch::nn::Module {
   // [B, 3, H, W] normalised -> logits [B, classes]. Images need not have the size of the options.
   virtual at::Tensor forward(const at::Tensor& images) = 0;
 
-  // Views [M, M] of the learned mixing matrices, to project after a step; their parameters are called
-  // "...piece_attn.conv.weight", which is also what is_mixing() tells by.
-  virtual std::vector<at::Tensor> mixing_matrices() = 0;
-
   virtual std::int64_t layers() const = 0;
+  virtual nn::Grid grid(std::int64_t layer) const = 0;  // its tokens at the options' image size
+
+  // The mixing matrix of a layer, [M, M, 1, 1]; undefined where it has none.
+  virtual at::Tensor mixing_parameter(std::int64_t layer) = 0;
+  // Views [M, M] of the learned ones, to project after a step.
+  std::vector<at::Tensor> mixing_matrices();
+
   // How much tokens look at each other in one layer: [B, heads, N, N], rows as of nn::Attention::weights.
   virtual at::Tensor attention_matrix(const at::Tensor& images, std::int64_t layer) = 0;
 
@@ -58,7 +64,9 @@ class Classifier : public torch::nn::Module {
   const ClassifierOptions options;
 };
 
-bool is_mixing(const std::string& parameter_name);
+std::vector<std::string> classifier_names();  // deit_tiny, ...
+
+bool is_mixing(const std::string& parameter_name);  // by its name, ...piece_attn.conv.weight
 
 // Initial values come from torch's generator (torch::manual_seed). Throws an Error that names the wrong option.
 std::shared_ptr<Classifier> make_classifier(const ClassifierOptions& options);

@@ -10,7 +10,7 @@ namespace {
 
 constexpr const char* kConfig = "mhla.config";
 constexpr const char* kClasses = "mhla.classes";
-constexpr const char* kNormalization = "mhla.normalization";
+constexpr const char* kPreprocessing = "mhla.preprocessing";
 
 // The metadata of this key as JSON, null where it is missing.
 io::Json metadata_of(const io::SafeTensors& file, const char* key) {
@@ -25,14 +25,16 @@ ClassifierFacts stored_facts(const io::SafeTensors& file, std::int64_t classes) 
   const char* key = kClasses;
   try {
     if (const io::Json names = metadata_of(file, key); !names.is_null()) names.get_to(facts.classes);
-    key = kNormalization;
-    if (const io::Json normalization = metadata_of(file, key); !normalization.is_null()) {
-      normalization.at("mean").get_to(facts.normalization.mean);
-      normalization.at("std").get_to(facts.normalization.deviation);
+    key = kPreprocessing;
+    if (const io::Json preprocessing = metadata_of(file, key); !preprocessing.is_null()) {
+      preprocessing.at("mean").get_to(facts.preprocessing.mean);
+      preprocessing.at("std").get_to(facts.preprocessing.std);
+      preprocessing.at("crop_fraction").get_to(facts.preprocessing.crop_fraction);
     }
   } catch (const io::Json::exception&) {
-    throw Error(fmt::format("{}: metadata \"{}\" is not {}", file.source(), key,
-                            key == kClasses ? "a list of names" : R"({"mean": [r, g, b], "std": [r, g, b]})"));
+    throw Error(fmt::format(
+        "{}: metadata \"{}\" is not {}", file.source(), key,
+        key == kClasses ? "a list of names" : R"({"mean": [r, g, b], "std": [r, g, b], "crop_fraction": x})"));
   }
   if (!facts.classes.empty() && static_cast<std::int64_t>(facts.classes.size()) != classes)
     throw Error(fmt::format("{}: metadata \"{}\" has {} names for {} classes", file.source(), kClasses,
@@ -47,7 +49,9 @@ void save_classifier(const Classifier& classifier, const std::filesystem::path& 
   io::Json metadata = more;
   metadata[kConfig] = classifier.options;
   metadata[kClasses] = facts.classes;
-  metadata[kNormalization] = {{"mean", facts.normalization.mean}, {"std", facts.normalization.deviation}};
+  const Preprocessing& preprocessing = facts.preprocessing;
+  metadata[kPreprocessing] = {
+      {"mean", preprocessing.mean}, {"std", preprocessing.std}, {"crop_fraction", preprocessing.crop_fraction}};
   save_weights(classifier, path, metadata, dtype);
 }
 

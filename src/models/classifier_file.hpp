@@ -2,7 +2,7 @@
 //
 //   mhla.config         the ClassifierOptions
 //   mhla.classes        names of the classes, a list
-//   mhla.normalization  {"mean": [r, g, b], "std": [r, g, b]} of pixel values in 0..1
+//   mhla.preprocessing  {"mean": [r, g, b], "std": [r, g, b], "crop_fraction": x}: pixel values are from 0 to 1
 #pragma once
 
 #include <array>
@@ -17,14 +17,15 @@
 
 namespace mhla::models {
 
-struct ImageNormalization {
-  std::array<double, 3> mean = {0.485, 0.456, 0.406};  // ImageNet's
-  std::array<double, 3> deviation = {0.229, 0.224, 0.225};
+struct Preprocessing {
+  std::array<float, 3> mean = {0.485F, 0.456F, 0.406F};  // ImageNet's
+  std::array<float, 3> std = {0.229F, 0.224F, 0.225F};
+  double crop_fraction = 0.875;  // of the resized image, kept by the centre crop
 };
 
 struct ClassifierFacts {
   std::vector<std::string> classes;  // empty: not known
-  ImageNormalization normalization;
+  Preprocessing preprocessing;
 };
 
 // `more` is added to the metadata: how it was trained, what it reached.

@@ -8,6 +8,7 @@
 
 #include "mhla/partition.hpp"
 #include "mhla/types.hpp"
+#include "nn/block_mixing.hpp"
 #include "nn/grid.hpp"
 #include "nn/norm.hpp"
 
@@ -29,7 +30,8 @@ class Attention : public torch::nn::Module {
   virtual at::Tensor mixing() { return {}; }
 };
 
-// The matrices behind weights(). q, k: [B, N, H, D], features for the second; mixing [M, M] may be undefined.
+// The matrices behind weights(). q, k: [B, N, H, D], features for the second; mixing: [M, M]. In double, so
+// that their rank can be told.
 at::Tensor softmax_weights(const at::Tensor& q, const at::Tensor& k);
 at::Tensor feature_weights(const at::Tensor& q, const at::Tensor& k, const at::Tensor& mixing,
                            const Partition& partition);
@@ -49,10 +51,9 @@ class PlainAttention : public Attention {
 struct GridAttentionOptions {
   std::int64_t dim = 0, heads = 0;
   AttentionKind kind = AttentionKind::mhla;
-  Grid grid;                         // the one it is made for
-  std::vector<std::int64_t> blocks;  // per axis
-  bool inner_norm = false;           // a LayerNorm of its own (eps 1e-5) before the projections
-  bool lepe = true;                  // local positions: a depthwise 5x5 convolution of v, added to the output
+  Partition partition = Partition::grid({1, 1}, {1, 1});  // of the grid it is made for
+  bool inner_norm = false;                                // a LayerNorm of its own (eps 1e-5) before the projections
+  bool lepe = true;  // local positions: a depthwise 5x5 convolution of v, added to the output
   Normalizer normalizer = Normalizer::paper;
   double norm_eps = 1e-6;    // of the RMSNorm of q and k
   double feature_eps = 0.0;  // added to relu(q) and relu(k)
@@ -61,8 +62,7 @@ struct GridAttentionOptions {
 };
 
 // Softmax, linear attention or MHLA between the same projections, under the authors' names: to_qkv without bias,
-// RMSNorm of q and k over all channels, LePE, to_out. On another grid than its own it keeps the number of blocks per
-// axis; where that grid has room for fewer, the mixing matrix is resized (without gradient).
+// RMSNorm of q and k over all channels, LePE, to_out.
 class GridAttention : public Attention {
  public:
   explicit GridAttention(const GridAttentionOptions& options);
@@ -77,19 +77,13 @@ class GridAttention : public Attention {
   struct Projected {
     at::Tensor q, k, v;  // [B, N, H, D]; q and k after norm and feature map
   };
-  struct Blocks {
-    Partition partition;
-    at::Tensor mixing;
-  };
   Projected project(const at::Tensor& x);
-  Blocks blocks_on(Grid grid, at::Device device);
 
-  Partition partition_;
-  at::Tensor one_;  // the mixing matrix of linear attention
   Norm norm_ = nullptr, q_norm_ = nullptr, k_norm_ = nullptr;
   torch::nn::Linear to_qkv_ = nullptr;
+  BlockMixing mixing_ = nullptr;  // none for softmax
   torch::nn::Sequential to_out_ = nullptr;
-  torch::nn::Conv2d lepe_ = nullptr, mixing_ = nullptr;
+  torch::nn::Conv2d lepe_ = nullptr;
 };
 
 }  // namespace mhla::nn

@@ -1,7 +1,15 @@
 // Index maps and resampling of token grids.
 #include "nn/grid.hpp"
 
+#include <array>
+
 namespace mhla::nn {
+
+Partition at_most(Grid grid, std::span<const std::int64_t> blocks) {
+  const std::array sizes = {grid.height, grid.width};
+  return Partition::by_extent(
+      sizes, std::array{(grid.height + blocks[0] - 1) / blocks[0], (grid.width + blocks[1] - 1) / blocks[1]});
+}
 
 at::Tensor block_of_tokens(const Partition& partition) {
   at::Tensor blocks = at::empty({partition.tokens()}, at::kLong);

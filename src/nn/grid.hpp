@@ -4,7 +4,7 @@
 #include <torch/torch.h>
 
 #include <cstdint>
-#include <vector>
+#include <span>
 
 #include "mhla/partition.hpp"
 
@@ -22,6 +22,9 @@ inline at::Tensor as_image(const at::Tensor& tokens, Grid grid) {
   return tokens.unflatten(1, {grid.height, grid.width}).permute({0, 3, 1, 2});
 }
 inline at::Tensor as_tokens(const at::Tensor& image) { return image.permute({0, 2, 3, 1}).flatten(1, 2); }
+
+// The grid cut into this many blocks per axis, or into fewer where so many would leave some empty.
+Partition at_most(Grid grid, std::span<const std::int64_t> blocks);
 
 // Block of every token, int64 [N] on the CPU.
 at::Tensor block_of_tokens(const Partition& partition);

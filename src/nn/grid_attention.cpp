@@ -1,9 +1,9 @@
-#include <algorithm>
 #include <string>
 
 #include "mhla/neighbours_torch.hpp"
 #include "mhla/torch.hpp"
 #include "nn/attention.hpp"
+#include "nn/convolution.hpp"
 
 namespace mhla::nn {
 namespace {
@@ -11,12 +11,9 @@ namespace {
 constexpr std::int64_t kLepeSide = 5;
 constexpr double kInnerNormEps = 1e-5;
 
-std::vector<std::int64_t> sides(Grid grid) { return {grid.height, grid.width}; }
-
 }  // namespace
 
-GridAttention::GridAttention(const GridAttentionOptions& options)
-    : options(options), partition_(Partition::grid(sides(options.grid), options.blocks)) {
+GridAttention::GridAttention(const GridAttentionOptions& options) : options(options) {
   const std::int64_t dim = options.dim;
   if (options.inner_norm) norm_ = register_module("norm", Norm(NormKind::layer, dim, kInnerNormEps));
   to_qkv_ = register_module("to_qkv", torch::nn::Linear(torch::nn::LinearOptions(dim, 3 * dim).bias(false)));
@@ -25,17 +22,9 @@ GridAttention::GridAttention(const GridAttentionOptions& options)
   if (options.lepe)
     lepe_ = register_module(
         "lepe", torch::nn::Conv2d(torch::nn::Conv2dOptions(dim, dim, kLepeSide).groups(dim).padding(kLepeSide / 2)));
-  if (options.kind == AttentionKind::mhla) {
-    const std::int64_t blocks = partition_.blocks();
-    if (options.mixing.sizes() != at::IntArrayRef({blocks, blocks}))
-      throw Error("mixing has shape " + c10::str(options.mixing.sizes()) + "; " + partition_.describe());
-    auto piece_attn = register_module("piece_attn", std::make_shared<torch::nn::Module>("piece_attn"));
-    mixing_ =
-        piece_attn->register_module("conv", torch::nn::Conv2d(torch::nn::Conv2dOptions(blocks, blocks, 1).bias(false)));
-    const torch::NoGradGuard no_gradient;
-    mixing_->weight.copy_(options.mixing.view({blocks, blocks, 1, 1}));
-    mixing_->weight.requires_grad_(!options.mixing_frozen);
-  }
+  if (options.kind == AttentionKind::mhla)
+    mixing_ = register_module("piece_attn", BlockMixing(options.partition, options.mixing, options.mixing_frozen));
+  if (options.kind == AttentionKind::linear) mixing_ = register_module("piece_attn", BlockMixing());
   to_out_ = register_module("to_out", torch::nn::Sequential(torch::nn::Linear(dim, dim)));
 }
 
@@ -57,27 +46,13 @@ GridAttention::Projected GridAttention::project(const at::Tensor& x) {
   return {features(parts[0], q_norm_), features(parts[1], k_norm_), parts[2]};
 }
 
-// Linear attention is one block with weight one.
-GridAttention::Blocks GridAttention::blocks_on(Grid grid, at::Device device) {
-  if (options.kind == AttentionKind::linear) {
-    if (!one_.defined() || one_.device() != device) one_ = at::ones({1, 1}, at::TensorOptions(device));
-    return {Partition::grid(sides(grid), sides({1, 1})), one_};
-  }
-  const at::Tensor own = mixing_->weight.flatten(1);
-  if (grid == options.grid) return {partition_, own};
-  const Partition partition = Partition::grid(
-      sides(grid), sides({std::min(options.blocks[0], grid.height), std::min(options.blocks[1], grid.width)}));
-  if (std::ranges::equal(partition.blocks_per_axis(), partition_.blocks_per_axis())) return {partition, own};
-  return {partition, resize_mixing(own, partition_, partition)};
-}
-
 at::Tensor GridAttention::forward(const at::Tensor& x, Grid grid) {
   const auto [q, k, v] = project(x);
   at::Tensor o;
   if (options.kind == AttentionKind::softmax) {
     o = at::scaled_dot_product_attention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)).transpose(1, 2);
   } else {
-    const auto [partition, mixing] = blocks_on(grid, x.device());
+    const auto [partition, mixing] = mixing_->on(grid, x.device());
     const bool linear = options.kind == AttentionKind::linear;
     o = attention(q, k, v, mixing,
                   {.partition = partition,
@@ -85,14 +60,14 @@ at::Tensor GridAttention::forward(const at::Tensor& x, Grid grid) {
                    .normalizer = linear ? Normalizer::paper : options.normalizer});
   }
   o = o.flatten(2);
-  if (lepe_) o = o + as_tokens(lepe_->forward(as_image(v.flatten(2), grid)));
+  if (lepe_) o = o + convolved(lepe_, v.flatten(2), grid);
   return to_out_->forward(o);
 }
 
 at::Tensor GridAttention::weights(const at::Tensor& x, Grid grid) {
   const auto [q, k, v] = project(x);
   if (options.kind == AttentionKind::softmax) return softmax_weights(q, k);
-  const auto [partition, mixing] = blocks_on(grid, x.device());
+  const auto [partition, mixing] = mixing_->on(grid, x.device());
   return feature_weights(q, k, mixing, partition);
 }
 

@@ -30,6 +30,21 @@ INSTANTIATE_TEST_SUITE_P(
                       Count{"deit_base", "softmax", 86'567'656}),
     [](const auto& info) { return std::string(info.param.model) + "_" + info.param.attention; });
 
+INSTANTIATE_TEST_SUITE_P(Vlt, ReferenceModel,
+                         ::testing::Values(Count{"vlt_tiny", "linear", 14'897'768},
+                                           Count{"vlt_small", "linear", 25'591'208},
+                                           Count{"vlt_base", "linear", 48'241'288}),
+                         [](const auto& info) { return std::string(info.param.model); });
+
+TEST(PaperModel, HasTheDocumentedNumberOfParameters) {
+  ClassifierOptions options;
+  for (const auto& [model, parameters] :
+       {std::pair{"deit_tiny", 5'777'704}, {"deit_small", 22'168'168}, {"deit_base", 86'799'592}}) {
+    options.model = model;
+    EXPECT_EQ(testing::parameter_count(*make_classifier(options)), parameters);
+  }
+}
+
 // Tokens, and so the model, do not depend on the attention; only MHLA has mixing matrices.
 TEST(PaperModel, DiffersBetweenAttentionsByTheMixingMatricesOnly) {
   ClassifierOptions options;

@@ -141,7 +141,7 @@ TEST(Vit, TheAttentionMatrixIsWhatTheLayerApplies) {
   torch::manual_seed(6);
   for (const char* kind : {"softmax", "linear", "mhla"}) {
     nn::GridAttentionOptions options{
-        .dim = 24, .heads = 3, .kind = nn::parse_attention_kind(kind), .grid = {7, 5}, .blocks = {2, 3}};
+        .dim = 24, .heads = 3, .kind = nn::parse_attention_kind(kind), .partition = Partition::grid({7, 5}, {2, 3})};
     options.lepe = false;
     options.mixing = torch::rand({6, 6});
     nn::GridAttention layer(options);
@@ -149,7 +149,7 @@ TEST(Vit, TheAttentionMatrixIsWhatTheLayerApplies) {
     const auto parameters = layer.named_parameters();
     const at::Tensor v =
         at::linear(x, parameters["to_qkv.weight"]).unflatten(-1, {3, 3, 8}).select(2, 2).transpose(1, 2);
-    const at::Tensor o = at::matmul(layer.weights(x, {7, 5}), v).transpose(1, 2).flatten(2);
+    const at::Tensor o = at::matmul(layer.weights(x, {7, 5}).to(at::kFloat), v).transpose(1, 2).flatten(2);
     const at::Tensor expected = at::linear(o, parameters["to_out.0.weight"], parameters["to_out.0.bias"]);
     EXPECT_LT(relative_error(layer.forward(x, {7, 5}), expected), 1e-5) << kind;
   }

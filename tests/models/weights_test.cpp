@@ -129,12 +129,13 @@ TEST_F(Weights, AHeadOfOtherClassesIsLeftAsItWas) {
 
 TEST_F(Weights, AClassifierFileHoldsAllThatIsNeeded) {
   const auto saved = model(small_options());
-  const ClassifierFacts facts{{"a", "b", "c", "d", "e"}, {{0.1, 0.2, 0.3}, {0.4, 0.5, 0.6}}};
+  const ClassifierFacts facts{{"a", "b", "c", "d", "e"}, {{0.1F, 0.2F, 0.3F}, {0.4F, 0.5F, 0.6F}, 0.9}};
   save_classifier(*saved, file_, facts, at::kFloat, {{"trained", "never"}});
   const LoadedClassifier loaded = load_classifier(file_);
   EXPECT_EQ(loaded.model->options, saved->options);
   EXPECT_EQ(loaded.facts.classes, facts.classes);
-  EXPECT_EQ(loaded.facts.normalization.deviation, facts.normalization.deviation);
+  EXPECT_EQ(loaded.facts.preprocessing.std, facts.preprocessing.std);
+  EXPECT_EQ(loaded.facts.preprocessing.crop_fraction, 0.9);
   EXPECT_FALSE(loaded.model->is_training());
   EXPECT_TRUE(at::equal(loaded.model->forward(images(2, 32, 32)), saved->forward(images(2, 32, 32))));
 }

@@ -96,12 +96,8 @@ at::Tensor Vit::forward(const at::Tensor& images) {
   return head_->forward(norm_->forward(design.class_token ? x.select(1, 0) : x.mean(1)));
 }
 
-std::vector<at::Tensor> Vit::mixing_matrices() {
-  std::vector<at::Tensor> matrices;
-  for (const auto& block : blocks_)
-    if (const at::Tensor mixing = block->attn->mixing(); mixing.defined() && mixing.requires_grad())
-      matrices.push_back(mixing.flatten(1));
-  return matrices;
+at::Tensor Vit::mixing_parameter(std::int64_t layer) {
+  return blocks_.at(static_cast<std::size_t>(layer))->attn->mixing();
 }
 
 at::Tensor Vit::attention_matrix(const at::Tensor& images, std::int64_t layer) {
@@ -122,11 +118,7 @@ at::Tensor Vit::fitted(const std::string& name, const at::Tensor& stored,
                             design.class_token);
   }
   if (!is_mixing(name)) return {};
-  const auto partition = [](const VitDesign& made_for, const ClassifierOptions& with) {
-    return Partition::grid(std::vector{made_for.grid.height, made_for.grid.width}, with.blocks);
-  };
-  return fitted_mixing(stored, from ? std::optional(partition(VitDesign(*from), *from)) : std::nullopt,
-                       partition(design, options));
+  return fitted_mixing(stored, from ? std::optional(VitDesign(*from).partition()) : std::nullopt, design.partition());
 }
 
 }  // namespace mhla::models

@@ -15,8 +15,9 @@ class Vit : public Classifier {
   explicit Vit(const ClassifierOptions& options);
 
   at::Tensor forward(const at::Tensor& images) override;
-  std::vector<at::Tensor> mixing_matrices() override;
+  at::Tensor mixing_parameter(std::int64_t layer) override;
   std::int64_t layers() const override { return static_cast<std::int64_t>(blocks_.size()); }
+  nn::Grid grid(std::int64_t /*layer*/) const override { return design.grid; }
   at::Tensor attention_matrix(const at::Tensor& images, std::int64_t layer) override;
   at::Tensor fitted(const std::string& name, const at::Tensor& stored,
                     const std::optional<ClassifierOptions>& from) override;

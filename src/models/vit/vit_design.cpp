@@ -62,13 +62,18 @@ nn::Grid VitDesign::grid_of(std::int64_t height, std::int64_t width) const {
   return {ceil_div(height, options_.patch), ceil_div(width, options_.patch)};
 }
 
+Partition VitDesign::partition() const {
+  return Partition::grid(std::vector{grid.height, grid.width}, options_.blocks);
+}
+
 nn::GridAttentionOptions VitDesign::attention_options(nn::AttentionKind kind) const {
-  nn::GridAttentionOptions result{.dim = width, .heads = heads, .kind = kind, .grid = grid, .blocks = options_.blocks};
   const bool mhla = kind == nn::AttentionKind::mhla;
+  nn::GridAttentionOptions result{.dim = width, .heads = heads, .kind = kind};
   result.lepe = options_.lepe && (mhla || !reference);
   if (mhla) {
-    result.mixing = mixing_tensor(Partition::grid(std::vector{grid.height, grid.width}, options_.blocks),
-                                  parse_mixing_init(options_.mixing_init), {.sigma = options_.mixing_sigma});
+    result.partition = partition();
+    result.mixing =
+        mixing_tensor(result.partition, parse_mixing_init(options_.mixing_init), {.sigma = options_.mixing_sigma});
     result.mixing_frozen = options_.mixing_frozen;
   }
   if (reference && mhla) {

@@ -13,6 +13,7 @@ struct VitDesign {
   explicit VitDesign(const ClassifierOptions& options);
 
   nn::GridAttentionOptions attention_options(nn::AttentionKind kind) const;
+  Partition partition() const;                                      // the grid in the options' blocks
   nn::Grid grid_of(std::int64_t height, std::int64_t width) const;  // tokens of an image of this size
 
   std::int64_t width = 0, depth = 0, heads = 0;

@@ -1,0 +1,33 @@
+// The learned mixing matrix of one layer, with the blocks it mixes.
+#pragma once
+
+#include <torch/torch.h>
+
+#include "mhla/partition.hpp"
+#include "nn/grid.hpp"
+
+namespace mhla::nn {
+
+// Registered as "piece_attn", its parameter is the authors' piece_attn.conv.weight [M, M, 1, 1].
+class BlockMixingImpl : public torch::nn::Module {
+ public:
+  BlockMixingImpl() = default;  // linear attention: one block of weight one, nothing to learn
+  BlockMixingImpl(const Partition& partition, const at::Tensor& initial, bool frozen);  // initial: [M, M]
+
+  // On another grid than its own the number of blocks per axis stays; where that grid has room for fewer, the matrix is
+  // resized, without gradient.
+  struct Blocks {
+    Partition partition;
+    at::Tensor mixing;  // [M, M]
+  };
+  Blocks on(Grid grid, at::Device device);
+
+  at::Tensor weight;  // undefined for linear attention
+
+ private:
+  Partition home_ = Partition::grid({1, 1}, {1, 1});
+  at::Tensor one_;
+};
+TORCH_MODULE(BlockMixing);
+
+}  // namespace mhla::nn

@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+"""Converts a PyTorch checkpoint (.pth, .pt) to safetensors, which `mhla` reads.
+
+    tools/convert_checkpoint.py deit_tiny_patch16_224.pth deit_tiny.safetensors
+
+Only tensors are read (torch.load with weights_only): a checkpoint cannot run code here. Of a training checkpoint the
+state dict is taken that --key names, or else the first of `model`, `state_dict`, `model_state_dict`.
+"""
+
+import argparse
+import json
+import os
+import struct
+import sys
+
+import torch
+
+TYPES = {
+    torch.float64: "F64",
+    torch.float32: "F32",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.int64: "I64",
+    torch.int32: "I32",
+    torch.int16: "I16",
+    torch.int8: "I8",
+    torch.uint8: "U8",
+    torch.bool: "BOOL",
+}
+USUAL_KEYS = ("model", "state_dict", "model_state_dict")
+
+
+def fail(message):
+    sys.exit(f"convert_checkpoint: {message}")
+
+
+def state_dict(checkpoint, key, source):
+    if not isinstance(checkpoint, dict):
+        fail(f"{source} holds a {type(checkpoint).__name__}, not a state dict")
+    if key is None:
+        key = next((name for name in USUAL_KEYS if isinstance(checkpoint.get(name), dict)), None)
+    elif not isinstance(checkpoint.get(key), dict):
+        fail(f"--key is {key}; {source} has: {', '.join(map(str, checkpoint))}")
+    state = checkpoint if key is None else checkpoint[key]
+    others = [name for name, value in state.items() if not isinstance(value, torch.Tensor)]
+    if others:
+        fail(f"{source}: {', '.join(map(str, others[:5]))} are not tensors; --key says where the state dict is")
+    if not state:
+        fail(f"{source} holds no tensors")
+    return state
+
+
+def encode(tensors):
+    header, offset = {"__metadata__": {"format": "pt"}}, 0
+    for name, tensor in tensors.items():
+        if tensor.dtype not in TYPES:
+            fail(f'tensor "{name}" has dtype {tensor.dtype}, which is not converted')
+        size = tensor.numel() * tensor.element_size()
+        place = [offset, offset + size]
+        header[name] = {"dtype": TYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": place}
+        offset += size
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    yield struct.pack("<Q", len(text)) + text
+    for tensor in tensors.values():
+        yield tensor.flatten().view(torch.uint8).numpy().tobytes() if tensor.numel() else b""
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("checkpoint", help="PyTorch checkpoint to read")
+    parser.add_argument("output", help="safetensors file to write")
+    parser.add_argument("--key", help="entry of the checkpoint that is the state dict, for example state_dict_ema")
+    parser.add_argument("--prefix", default="module.", help="taken off names that begin with it (default: %(default)s)")
+    parser.add_argument("--half", action="store_true", help="store floating-point tensors in half precision")
+    options = parser.parse_args()
+    try:
+        checkpoint = torch.load(options.checkpoint, map_location="cpu", weights_only=True)
+    except Exception as error:
+        fail(f"{options.checkpoint} cannot be read: {error}")
+    tensors = {}
+    for name, tensor in sorted(state_dict(checkpoint, options.key, options.checkpoint).items()):
+        value = tensor.half() if options.half and tensor.is_floating_point() else tensor
+        tensors[name.removeprefix(options.prefix)] = value.detach().contiguous()
+    partial = options.output + ".partial"
+    with open(partial, "wb") as file:
+        for piece in encode(tensors):
+            file.write(piece)
+    os.replace(partial, options.output)
+    print(f"{options.output}: {len(tensors)} tensors, {sum(t.numel() for t in tensors.values()):,} elements")
+
+
+if __name__ == "__main__":
+    main()
