@@ -22,6 +22,7 @@ void add_demo(CLI::App& program, Outcome& outcome);
 void add_selftest(CLI::App& program, Outcome& outcome);
 void add_bench(CLI::App& program, Outcome& outcome);
 void add_analyze(CLI::App& program, Outcome& outcome);
+void add_classify(CLI::App& program, Outcome& outcome);
 void add_inspect(CLI::App& program, Outcome& outcome);
 void add_parity(CLI::App& program, Outcome& outcome);
 void add_devices(CLI::App& program, Outcome& outcome);

@@ -22,6 +22,7 @@ constexpr const char* kFooter =
     "  mhla demo                                  a minute's tour; writes out/demo/report.html\n"
     "  mhla bench op --shape 1024px --json -      time the operator against PyTorch, rows as JSON\n"
     "  mhla analyze --grid 32 32 --blocks 4 4     rank and entropy of attention matrices, heat maps, curves\n"
+    "  mhla classify photo.jpg                    what is in an image, by the pretrained model\n"
     "  mhla parity case.safetensors               check this build against stored results\n"
     "\nEvery command takes --json FILE (\"-\" for the standard output) and --help.\n"
     "Exit code: 0 success, 1 a check or a run failed, 2 the command line was wrong.";
@@ -46,6 +47,7 @@ int run_program(int argc, const char* const* argv) {
     add_selftest(program, outcome);
     add_bench(program, outcome);
     add_analyze(program, outcome);
+    add_classify(program, outcome);
     add_inspect(program, outcome);
     add_parity(program, outcome);
     add_devices(program, outcome);
