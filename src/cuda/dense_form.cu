@@ -1,6 +1,7 @@
 #include "cuda/denominator/denominator.hpp"
 #include "cuda/dense/dense.hpp"
 #include "cuda/dense_form.hpp"
+#include "cuda/hopper/dense.hpp"
 #include "cuda/mixing/mixing.hpp"
 #include "cuda/state/state.hpp"
 #include "cuda/support/call.hpp"
@@ -44,6 +45,17 @@ class Call {
 
   void run(const ForwardArgs& args) {
     bind(args.in, args.run);
+    if constexpr (sizeof(E) == 2) {
+      if (hopper::dense_forward<E>({.shape = shape_,
+                                    .q = q_,
+                                    .k = k_,
+                                    .v = v_,
+                                    .o = token_tensor<E>(args.o, shape_.value_dim),
+                                    .normalize = normalized()},
+                                   stream_))
+        return;
+    }
+    prepare_rows();
     multiply_pairs<Math>({.shape = shape_,
                           .order = order_,
                           .x = q_,
@@ -59,6 +71,24 @@ class Call {
 
   void run(const BackwardArgs& args) {
     bind(args.in, args.run);
+    if constexpr (sizeof(E) == 2) {
+      if (hopper::dense_backward<E>({.shape = shape_,
+                                     .q = q_,
+                                     .k = k_,
+                                     .v = v_,
+                                     .o = token_tensor<const E>(args.o, shape_.value_dim),
+                                     .d_o = token_tensor<const E>(args.d_o, shape_.value_dim),
+                                     .d_q = token_tensor<E>(args.d_q, shape_.key_dim),
+                                     .d_k = token_tensor<E>(args.d_k, shape_.key_dim),
+                                     .d_v = token_tensor<E>(args.d_v, shape_.value_dim),
+                                     .normalize = normalized(),
+                                     .pair_sums = args.d_mixing != nullptr ? pair_sums_ : nullptr},
+                                    stream_)) {
+        differentiate_mixing(args);
+        return;
+      }
+    }
+    prepare_rows();
     TokenTensor<const E> dU = token_tensor<const E>(args.d_o, shape_.value_dim);
     if (normalized()) dU = differentiate_normalizer(args);
     DenseArgs<E> d_q{.shape = shape_,
@@ -98,8 +128,7 @@ class Call {
                           .raw = k_,
                           .raw_feature = shape_.feature},
                          stream_);
-    if (args.d_mixing != nullptr)
-      sum_pairs<T>(shape_, pair_sums_, column_tiles_, static_cast<T*>(args.d_mixing), stream_);
+    differentiate_mixing(args);
   }
 
  private:
@@ -111,8 +140,16 @@ class Call {
     q_ = token_tensor<const E>(in.q, p_.key_dim);
     k_ = token_tensor<const E>(in.k, p_.key_dim);
     v_ = token_tensor<const E>(in.v, p_.value_dim);
+  }
+
+  void prepare_rows() {
     if (table_ != nullptr) upload(call_.packed, table_, stream_);
     if (order_ != nullptr) write_order(shape_, order_, stream_);
+  }
+
+  void differentiate_mixing(const BackwardArgs& args) {
+    if (args.d_mixing != nullptr)
+      sum_pairs<T>(shape_, pair_sums_, column_tiles_, static_cast<T*>(args.d_mixing), stream_);
   }
 
   TokenTensor<const E> differentiate_normalizer(const BackwardArgs& args) {

@@ -14,19 +14,20 @@ __global__ void order_kernel(const __grid_constant__ Shape shape, int* order, in
   order[row] = n < tokens.count() ? static_cast<int>(tokens[n]) : -1;
 }
 
-// One warp per element of d_mixing.
+constexpr int kSumThreads = 256;
+
+// One thread block per element of d_mixing.
 template <typename T>
 __global__ void sum_pairs_kernel(const __grid_constant__ Shape shape, const T* pair_sums, int column_tiles,
                                  T* d_mixing) {
   const std::int64_t M = shape.mixing_blocks;
-  const std::int64_t element = (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / 32;
-  if (element >= (shape.mixing_per_head ? shape.heads : 1) * M * M) return;
+  const std::int64_t element = blockIdx.x;
   const auto j = static_cast<int>(element % M), i = static_cast<int>(element / M % M);
   const auto head = static_cast<int>(element / (M * M));
   const int heads = shape.mixing_per_head ? 1 : shape.heads;
   const int tiles = (shape.capacity + 15) / 16;  // of a block
   T sum = 0;
-  for (int n = lane_id(); n < shape.sequences * heads; n += 32) {
+  for (int n = static_cast<int>(threadIdx.x); n < shape.sequences * heads; n += kSumThreads) {
     const int unit = shape.mixing_per_head ? n * shape.heads + head : n;
     const SequenceRow s = shape.sequence(unit / shape.heads);
     if (i >= s.blocks || j >= s.blocks || (shape.masking != Masking::none && j > i)) continue;
@@ -34,8 +35,13 @@ __global__ void sum_pairs_kernel(const __grid_constant__ Shape shape, const T* p
     for (int part = 0; part < tiles * column_tiles; ++part)
       sum += pair_sums[(first * column_tiles + part) * shape.uniform.blocks + j];
   }
-  for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_down_sync(0xffffffffu, sum, offset);
-  if (lane_id() == 0) d_mixing[element] = sum;
+  __shared__ T parts[kSumThreads];
+  parts[threadIdx.x] = sum;
+  for (unsigned half = kSumThreads / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (threadIdx.x < half) parts[threadIdx.x] += parts[threadIdx.x + half];
+  }
+  if (threadIdx.x == 0) d_mixing[element] = parts[0];
 }
 
 }  // namespace
@@ -51,7 +57,7 @@ template <typename T>
 void sum_pairs(const Shape& shape, const T* pair_sums, int column_tiles, T* d_mixing, cudaStream_t stream) {
   const std::int64_t elements =
       static_cast<std::int64_t>(shape.mixing_per_head ? shape.heads : 1) * shape.mixing_blocks * shape.mixing_blocks;
-  launch("mixing gradient", sum_pairs_kernel<T>, dim3(static_cast<unsigned>((elements + 7) / 8)), 256, 0, stream, shape,
+  launch("mixing gradient", sum_pairs_kernel<T>, dim3(static_cast<unsigned>(elements)), kSumThreads, 0, stream, shape,
          pair_sums, column_tiles, d_mixing);
 }
 

@@ -1,3 +1,4 @@
+#include "cuda/hopper/summary.hpp"
 #include "cuda/summary/summary.hpp"
 #include "cuda/support/launch.hpp"
 #include "cuda/support/tiles.cuh"
@@ -167,6 +168,8 @@ __global__ __launch_bounds__(
 
 template <typename Math>
 void summarize(const SummaryArgs<typename Math::Element>& args, cudaStream_t stream) {
+  if constexpr (sizeof(typename Math::Element) == 2)
+    if (hopper::summarize(args, stream)) return;
   const Shape& shape = args.shape;
   with_width<Math>(max(shape.key_pad, shape.value_pad), [&](auto width) {
     using Kernel = SummaryKernel<Math, width>;

@@ -1,0 +1,14 @@
+// What the current device offers to the kernels of this folder.
+#pragma once
+
+namespace mhla::cuda::hopper {
+
+// Whether the current device and this build have what the kernels of this folder need.
+bool available();
+
+int multiprocessors();  // of the current device
+
+// Buffers of `stage_bytes` that `blocks` thread blocks per multiprocessor can have each, beside `fixed_bytes`.
+int stages_that_fit(int blocks, int fixed_bytes, int stage_bytes, int most);
+
+}  // namespace mhla::cuda::hopper

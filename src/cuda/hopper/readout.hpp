@@ -1,0 +1,13 @@
+// read_out() without pairs by bulk copies and warpgroup products, for elements of two bytes and heads of 64 or 128
+// columns.
+#pragma once
+
+#include "cuda/readout/readout.hpp"
+
+namespace mhla::cuda::hopper {
+
+// False where this call needs the portable kernel.
+template <typename E>
+bool read_out(const ReadoutArgs<E>& args, cudaStream_t stream);
+
+}  // namespace mhla::cuda::hopper
