@@ -79,9 +79,10 @@ def main():
     except Exception as error:
         fail(f"{options.checkpoint} cannot be read: {error}")
     tensors = {}
-    for name, tensor in sorted(state_dict(checkpoint, options.key, options.checkpoint).items()):
+    for name, tensor in state_dict(checkpoint, options.key, options.checkpoint).items():
         value = tensor.half() if options.half and tensor.is_floating_point() else tensor
         tensors[name.removeprefix(options.prefix)] = value.detach().contiguous()
+    tensors = dict(sorted(tensors.items()))
     partial = options.output + ".partial"
     with open(partial, "wb") as file:
         for piece in encode(tensors):
