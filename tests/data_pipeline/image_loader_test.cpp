@@ -5,13 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <set>
 
-#include "app/temporary_folder.hpp"
 #include "core/expect_error.hpp"
 #include "data_pipeline/image_files.hpp"
-#include "io/file.hpp"
 #include "mhla/types.hpp"
 
 namespace mhla::data {
@@ -235,55 +232,6 @@ TEST(ImageLoader, ABatchOfBadImagesIsEmpty) {
   EXPECT_EQ(batches[0].bad, 12);
 }
 
-// What real folders hold: everything readable is read, everything else is named.
-TEST(ImageLoader, AFolderOfOddFiles) {
-  const mhla::testing::TemporaryFolder folder;
-  const std::vector<std::byte> whole = mhla::testing::make_jpeg(test_picture(40, 40));
-  io::write_file(folder / "train/good/cmyk.jpg",
-                 mhla::testing::make_jpeg(test_picture(40, 40), mhla::testing::JpegKind::cmyk));
-  io::write_file(folder / "train/good/deep.png",
-                 mhla::testing::make_png(1, 1, {0xFF, 0xFF, 0x80, 0x80, 0, 0}, {.bits = 16}));
-  io::write_file(folder / "train/good/one.jpg", mhla::testing::make_jpeg({1, 1, {255, 0, 0}}));
-  io::write_file(folder / "train/odd/cut.jpg", std::span(whole).first(whole.size() / 2));
-  io::write_file(folder / "train/odd/text.jpg", std::string_view("not an image"));
-  io::write_file(folder / "train/odd/whole.jpg", whole);
-  std::filesystem::create_directories(folder / "train/void");
-
-  const auto source = open_image_source(folder.path(), "train");
-  EXPECT_EQ(source->classes(), (std::vector<std::string>{"good", "odd"}));
-  ASSERT_EQ(source->warnings().size(), 1U);
-  EXPECT_EQ(source->warnings()[0], (folder / "train").string() + ": the class folder \"void\" is empty; left out");
-  ImageLoaderOptions options = small_options();
-  options.train = false;
-  std::vector<std::string> messages;
-  options.report = [&](const std::string& message) { messages.push_back(message); };
-  ImageLoader loader(source, options);
-  const std::vector<ImageBatch> batches = epoch_of(loader, 0);
-  ASSERT_EQ(batches.size(), 1U);
-  EXPECT_EQ(batches[0].bad, 2);
-  EXPECT_TRUE(at::equal(batches[0].labels, at::tensor({0, 0, 0, 1}, at::kLong)));
-  EXPECT_TRUE(batches[0].images.isfinite().all().item<bool>());
-  std::ranges::sort(messages);
-  ASSERT_EQ(messages.size(), 2U);
-  EXPECT_TRUE(messages[0].starts_with((folder / "train/odd/cut.jpg").string() + ": damaged JPEG: ")) << messages[0];
-  EXPECT_EQ(messages[1],
-            (folder / "train/odd/text.jpg").string() + ": neither JPEG nor PNG; it begins with \"not an i\"");
-}
-
-TEST(ImageLoader, TheExampleDataIsBalancedAndWhole) {
-  const auto source = open_image_source(MHLA_TEST_DATA "/../../examples/data/eurosat_test_1000.tar.gz", "test");
-  EXPECT_TRUE(source->warnings().empty());
-  EXPECT_EQ(source->classes().front(), "AnnualCrop");
-  ImageLoaderOptions options{.batch = 100, .image_size = {64, 64}, .crop_fraction = 1.0};
-  ImageLoader loader(source, options);
-  const std::vector<ImageBatch> batches = epoch_of(loader, 0);
-  ASSERT_EQ(batches.size(), 10U);
-  for (std::int64_t label = 0; label < 10; ++label) {
-    EXPECT_EQ(batches[label].images.size(0), 100);
-    EXPECT_TRUE(batches[label].labels.eq(label).all().item<bool>());
-  }
-}
-
 // Anything but an unreadable image ends the epoch and reaches the caller.
 TEST(ImageLoader, OtherFailuresReachTheCaller) {
   ImageLoaderOptions options = small_options();
@@ -313,30 +261,6 @@ TEST(ImageLoader, BadOptionsAreNamed) {
   ImageLoader loader(std::make_shared<PictureSource>(20), small_options());
   expect_error([&] { loader.start(0, 2); }, {"first_batch is 2; it may be 0 to 1"});
   expect_error([&] { loader.start(-1); }, {"epoch is -1"});
-}
-
-// The same filters as torch's own antialiased interpolation.
-TEST(Resize, AgreesWithTorch) {
-  io::Image image = io::make_image(37, 53);
-  RandomStream random{1};
-  for (std::uint8_t& value : image.rgb) value = static_cast<std::uint8_t>(random.below(256));
-  const Box box{3, 5, 30, 41};
-  const at::Tensor planes = at::from_blob(image.rgb.data(), {37, 53, 3}, at::kByte).to(at::kFloat).permute({2, 0, 1});
-  const at::Tensor part = planes.slice(1, 3, 33).slice(2, 5, 46).unsqueeze(0);
-  for (const auto& [height, width] : {std::pair{30, 41}, {11, 13}, {64, 90}, {7, 100}, {1, 1}})
-    for (const bool cubic : {false, true}) {
-      const io::Image ours =
-          resize(image, box, height, width, cubic ? Interpolation::bicubic : Interpolation::bilinear);
-      const std::array<std::int64_t, 2> extents = {height, width};
-      const at::IntArrayRef size = extents;
-      const at::Tensor torchs = (cubic ? at::_upsample_bicubic2d_aa(part, size, false, std::nullopt, std::nullopt)
-                                       : at::_upsample_bilinear2d_aa(part, size, false, std::nullopt, std::nullopt))
-                                    .clamp(0.0, 255.0);
-      const at::Tensor mine = at::from_blob(const_cast<std::uint8_t*>(ours.rgb.data()), {height, width, 3}, at::kByte)
-                                  .to(at::kFloat)
-                                  .permute({2, 0, 1});
-      EXPECT_LE((mine - torchs[0]).abs().max().item<double>(), 0.502) << height << " x " << width << " " << cubic;
-    }
 }
 
 }  // namespace
