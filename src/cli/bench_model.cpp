@@ -161,6 +161,7 @@ int run_bench_model(const ModelBenchOptions& given) {
   const ModelBenchOptions options = model_bench_defaults(given);
   use_threads(options.threads);
   keep_freed_memory();
+  at::globalContext().setBenchmarkCuDNN(true);
   const ModelBenchFindings findings = measure_models(options);
   std::ostream& text = options.output.text();
   text << fmt::format("{}, {}, patch {}, {}; {}\n\n", options.model, options.preset, options.patch, options.dtype,

@@ -28,7 +28,7 @@ at::Tensor fitted_positions(const at::Tensor& stored, const std::optional<nn::Gr
   const std::int64_t prefix = class_tokens(stored.size(1), from);
   if (prefix < 0) return {};
   const std::int64_t side = square_side(stored.size(1) - prefix);
-  const at::Tensor grid = nn::resize_tokens(stored.slice(1, prefix), from.value_or(nn::Grid{side, side}), to);
+  at::Tensor grid = nn::resize_tokens(stored.slice(1, prefix), from.value_or(nn::Grid{side, side}), to);
   if (!class_token) return grid;
   return at::cat({prefix == 1 ? stored.slice(1, 0, 1) : at::zeros_like(stored.slice(1, 0, 1)), grid}, 1);
 }
