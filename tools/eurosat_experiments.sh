@@ -78,7 +78,7 @@ measure() {
 run() {
   local name="$1"
   trained "$name" || train "$@"
-  if trained "$name" && ! measured "$name"; then measure "$name"; fi
+  if trained "$name" && ! measured "$name" && (($(seconds_left) > 0)); then measure "$name"; fi
   if finished "$name"; then echo "done     $name"; else echo "not done $name: see $out/$name/log.txt"; fi
 }
 
