@@ -38,18 +38,22 @@ torch::Tensor to_torch(const SafeTensors& file, const std::string& name) {
   return tensor;
 }
 
+SafeTensor safe_tensor(const torch::Tensor& plain, const std::string& name) {
+  const auto* const found =
+      std::ranges::find_if(kTypes, [&](const auto& entry) { return entry.second == plain.scalar_type(); });
+  if (found == kTypes.end()) throw Error(fmt::format("tensor \"{}\": its type has no place in safetensors", name));
+  return {std::string(found->first),
+          plain.sizes().vec(),
+          {static_cast<const std::byte*>(plain.data_ptr()), plain.nbytes()}};
+}
+
 void save_tensors(const std::filesystem::path& path, const std::map<std::string, torch::Tensor>& tensors,
                   const std::map<std::string, std::string>& metadata) {
   std::map<std::string, torch::Tensor> held;
   std::map<std::string, SafeTensor> entries;
   for (const auto& [name, tensor] : tensors) {
-    const torch::Tensor& plain = held[name] = tensor.detach().cpu().contiguous();
-    const auto* const found =
-        std::ranges::find_if(kTypes, [&](const auto& entry) { return entry.second == plain.scalar_type(); });
-    if (found == kTypes.end()) throw Error(fmt::format("tensor \"{}\": its type has no place in safetensors", name));
-    entries[name] = {std::string(found->first),
-                     plain.sizes().vec(),
-                     {static_cast<const std::byte*>(plain.data_ptr()), plain.nbytes()}};
+    held[name] = tensor.detach().cpu().contiguous();
+    entries[name] = safe_tensor(held[name], name);
   }
   write_file(path, encode_safetensors(entries, metadata));
 }
