@@ -1,0 +1,129 @@
+// Lines, rows and events of a run.
+#include "train/run_log.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <fstream>
+
+#include "io/csv.hpp"
+#include "io/file.hpp"
+#include "mhla/types.hpp"
+#include "train/run_report.hpp"
+
+namespace mhla::train {
+namespace {
+
+std::string time_text(double seconds) {
+  const auto whole = std::llround(seconds);
+  if (whole < 60) return fmt::format("{} s", whole);
+  if (whole < 3600) return fmt::format("{} min {:02} s", whole / 60, whole % 60);
+  return fmt::format("{} h {:02} min", whole / 3600, whole / 60 % 60);
+}
+
+// JSON has no NaN.
+io::Json number_or_null(double value) { return std::isfinite(value) ? io::Json(value) : io::Json(nullptr); }
+
+std::vector<std::pair<std::string, double>> scalars_of(const io::Json& row) {
+  std::vector<std::pair<std::string, double>> scalars;
+  for (const auto& item : row.items())
+    if (item.value().is_number() && item.key() != "step") {
+      const bool has_group = item.key().find('/') != std::string::npos;
+      scalars.emplace_back(has_group ? item.key() : "train/" + item.key(), item.value().get<double>());
+    }
+  return scalars;
+}
+
+}  // namespace
+
+std::vector<io::Json> read_metrics(const std::filesystem::path& file, std::int64_t last_step) {
+  std::vector<io::Json> rows;
+  std::ifstream stream(file);
+  for (std::string line; std::getline(stream, line);) {
+    if (stream.eof() && !line.ends_with('}')) break;
+    io::Json row = io::parse_json(line, fmt::format("{}: line {}", file.string(), rows.size() + 1));
+    if (!row.is_object() || !row.contains("step") || !row["step"].is_number_integer())
+      throw Error(fmt::format("{}: line {} has no \"step\"", file.string(), rows.size() + 1));
+    if (row["step"].get<std::int64_t>() <= last_step) rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+RunLog::RunLog(std::filesystem::path folder, std::int64_t first_step, std::string unit, Facts about, std::ostream& text)
+    : folder_(std::move(folder)), unit_(std::move(unit)), about_(std::move(about)), text_(text),
+      events_(folder_ / "events", first_step) {
+  const auto file = folder_ / "metrics.jsonl";
+  if (first_step > 0) rows_ = read_metrics(file, first_step);
+  std::string kept;
+  for (const io::Json& row : rows_) kept += row.dump() + "\n";
+  io::write_file(file, kept);
+  lines_.open(file, std::ios::app);
+}
+
+void RunLog::append(const io::Json& row) {
+  rows_.push_back(row);
+  lines_ << row.dump() << '\n' << std::flush;
+  if (!lines_) throw Error(fmt::format("{}: cannot be written", (folder_ / "metrics.jsonl").string()));
+  events_.scalars(row.at("step").get<std::int64_t>(), scalars_of(row));
+}
+
+void RunLog::say(const std::string& line) { text_ << line << std::endl; }
+
+void RunLog::step(const StepReport& report) {
+  const std::string total = std::to_string(report.steps);
+  std::string line = fmt::format("step {:>{}}/{}  loss {:.4f}  grad {:6.3f}  lr {:.2e}  {:.{}f} {}/s", report.step,
+                                 total.size(), total, report.loss, report.grad_norm, report.learning_rate, report.rate,
+                                 report.rate < 100.0 ? 1 : 0, unit_);
+  if (report.of_peak) line += fmt::format("  {:.1f} % of peak", 100.0 * *report.of_peak);
+  if (report.step < report.steps) line += fmt::format("  {} left", time_text(report.seconds_left));
+  if (report.skipped > 0) line += fmt::format("  {} steps left out: gradients not finite", report.skipped);
+  say(line);
+  io::Json row = {{"step", report.step},
+                  {"epoch", report.epoch},
+                  {"loss", number_or_null(report.loss)},
+                  {"grad_norm", number_or_null(report.grad_norm)},
+                  {"lr", report.learning_rate},
+                  {unit_ + "_per_second", report.rate}};
+  if (report.of_peak) row["of_peak"] = *report.of_peak;
+  if (report.skipped > 0) row["skipped"] = report.skipped;
+  append(row);
+}
+
+void RunLog::evaluation(std::int64_t step, double epoch, double seconds, const Evaluation& evaluation, bool best) {
+  io::Json row = {{"step", step}, {"epoch", epoch}, {"seconds", seconds}};
+  std::string line = fmt::format("epoch {:.4g}:", epoch);
+  for (const auto& [name, value] : evaluation.numbers) {
+    row[name] = number_or_null(value);
+    line += fmt::format("  {} {:.4f}", name, value);
+  }
+  say(line + (best ? "  (best)" : ""));
+  append(row);
+  write_summary();
+  io::write_file(folder_ / "report.html", run_page(rows_, about_));
+}
+
+// One row per evaluation with the training loss last reported before it.
+void RunLog::write_summary() const {
+  std::vector<std::string> header;
+  std::vector<std::vector<std::string>> cells;
+  const io::Json* training = nullptr;
+  const auto text = [](const io::Json& value) { return value.is_null() ? std::string() : value.dump(); };
+  for (const io::Json& row : rows_) {
+    if (row.contains("loss")) {
+      training = &row;
+      continue;
+    }
+    header = {"step", "epoch", "seconds", "train/loss", "train/lr"};
+    cells.push_back({text(row.at("step")), text(row.at("epoch")), text(row.at("seconds")),
+                     training == nullptr ? "" : text(training->at("loss")),
+                     training == nullptr ? "" : text(training->at("lr"))});
+    for (const auto& item : row.items())
+      if (item.key().find('/') != std::string::npos) {
+        header.push_back(item.key());
+        cells.back().push_back(text(item.value()));
+      }
+  }
+  io::write_file(folder_ / "summary.csv", io::encode_csv(header, cells));
+}
+
+}  // namespace mhla::train

@@ -1,0 +1,15 @@
+// The curves of a run as one HTML page.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "io/json.hpp"
+#include "train/run_log.hpp"
+
+namespace mhla::train {
+
+// `rows` as in metrics.jsonl; `about` begins with the title.
+std::string run_page(const std::vector<io::Json>& rows, const Facts& about);
+
+}  // namespace mhla::train

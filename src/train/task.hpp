@@ -1,0 +1,40 @@
+// What a training run is about. The trainer knows steps, schedules and files; a task knows the model, its data and its
+// loss.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace mhla::train {
+
+struct Evaluation {
+  std::optional<double> score;                          // the higher, the better; none: the newest is the best
+  std::vector<std::pair<std::string, double>> numbers;  // "val/top1", ...
+};
+
+class Task {
+ public:
+  virtual ~Task() = default;
+
+  virtual torch::nn::Module& model() = 0;
+  virtual std::vector<at::Tensor> mixing_matrices() = 0;  // learned ones, kept in [0, 1] after each step
+  virtual std::string unit() const = 0;                   // what samples are called: "images"
+  virtual std::int64_t samples() const = 0;               // of one batch, over all ranks
+  virtual std::int64_t batches() const = 0;               // of one epoch
+
+  // Batches of a run are a function of (epoch, batch): the next is `first_batch` of `epoch`.
+  virtual void start(std::int64_t epoch, std::int64_t first_batch) = 0;
+
+  // Loss of the next batch with its graph. Summed over the ranks it is the mean loss of the batch.
+  virtual at::Tensor loss() = 0;
+
+  virtual Evaluation evaluate() = 0;                         // called by every rank, the same on every rank
+  virtual void save_best(const Evaluation& evaluation) = 0;  // called by rank 0: the weights scored highest so far
+};
+
+}  // namespace mhla::train

@@ -1,0 +1,368 @@
+// The parts of the engine one by one.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <cmath>
+
+#include "app/temporary_folder.hpp"
+#include "io/crc32c.hpp"
+#include "io/csv.hpp"
+#include "io/file.hpp"
+#include "io/tfevents.hpp"
+#include "train/autocast.hpp"
+#include "train/flop_count.hpp"
+#include "train/toy_task.hpp"
+#include "train/trainer.hpp"
+
+namespace mhla::train {
+namespace {
+
+using mhla::testing::TemporaryFolder;
+
+TEST(Schedule, WarmsUpAndFallsToItsFloor) {
+  const Schedule cosine{.peak = 1.0, .floor = 0.1, .warmup_from = 0.2, .warmup = 10, .steps = 110};
+  EXPECT_DOUBLE_EQ(cosine.at(0), 0.2);
+  EXPECT_DOUBLE_EQ(cosine.at(5), 0.6);
+  EXPECT_DOUBLE_EQ(cosine.at(10), 1.0);
+  EXPECT_NEAR(cosine.at(60), 0.55, 1e-12);
+  EXPECT_NEAR(cosine.at(35), 0.1 + 0.9 * 0.5 * (1.0 + std::sqrt(0.5)), 1e-12);
+  EXPECT_NEAR(cosine.at(110), 0.1, 1e-12);
+  Schedule line = cosine;
+  line.kind = "linear";
+  EXPECT_NEAR(line.at(35), 0.775, 1e-12);
+  line.kind = "constant";
+  EXPECT_DOUBLE_EQ(line.at(100), 1.0);
+  line.kind = "stairs";
+  EXPECT_THROW(line.validate(), Error);
+}
+
+TEST(Parameters, OnlyMatricesDecay) {
+  const auto alone = make_communicator();
+  testing::ToyTask task(*alone);
+  std::map<std::string, bool> decays;
+  for (const Parameter& parameter : trained_parameters(task.model(), task.mixing_matrices()))
+    decays[parameter.name] = parameter.decays;
+  EXPECT_TRUE(decays.at("embed.weight"));
+  EXPECT_TRUE(decays.at("attention.qkv.weight"));
+  EXPECT_FALSE(decays.at("embed.bias"));
+  EXPECT_FALSE(decays.at("norm.weight"));
+  EXPECT_FALSE(decays.at("attention.mixing"));
+  struct Positions : torch::nn::Module {
+    Positions() {
+      register_parameter("pos_embed", torch::zeros({1, 4, 8}));
+      register_parameter("gamma", torch::zeros({1, 8, 1, 1}));
+      register_parameter("frozen", torch::zeros({2, 2}), false);
+    }
+  };
+  const auto parameters = trained_parameters(Positions(), {});
+  ASSERT_EQ(parameters.size(), 2U);
+  for (const Parameter& parameter : parameters) EXPECT_FALSE(parameter.decays) << parameter.name;
+}
+
+// Clipping and decay as torch's own functions do them.
+TEST(AdamW, AgreesWithTorch) {
+  torch::manual_seed(0);
+  at::Tensor ours = torch::randn({5, 7}, at::requires_grad()), bias = torch::randn({7}, at::requires_grad());
+  at::Tensor theirs = ours.detach().clone().requires_grad_(), their_bias = bias.detach().clone().requires_grad_();
+  AdamW optimizer({{"w", ours, true}, {"b", bias, false}}, {.weight_decay = 0.1, .clip = 0.5});
+  std::vector<torch::optim::OptimizerParamGroup> groups;
+  groups.emplace_back(std::vector{theirs}, std::make_unique<torch::optim::AdamWOptions>(1e-2));
+  groups.emplace_back(std::vector{their_bias}, std::make_unique<torch::optim::AdamWOptions>(1e-2));
+  torch::optim::AdamW reference(groups);
+  static_cast<torch::optim::AdamWOptions&>(reference.param_groups()[0].options()).weight_decay(0.1);
+  static_cast<torch::optim::AdamWOptions&>(reference.param_groups()[1].options()).weight_decay(0.0);
+  for (int step = 0; step < 10; ++step) {
+    const at::Tensor x = torch::randn({3, 5});
+    const auto loss = [&](const at::Tensor& w, const at::Tensor& b) { return (x.mm(w) + b).square().sum(); };
+    ours.mutable_grad().reset();
+    bias.mutable_grad().reset();
+    reference.zero_grad();
+    loss(ours, bias).backward();
+    loss(theirs, their_bias).backward();
+    const double norm = torch::nn::utils::clip_grad_norm_({theirs, their_bias}, 0.5);
+    EXPECT_NEAR(optimizer.step(1e-2).item<double>(), norm, 1e-4 * norm);
+    reference.step();
+  }
+  EXPECT_TRUE(torch::allclose(ours, theirs, 1e-5, 1e-6));
+  EXPECT_TRUE(torch::allclose(bias, their_bias, 1e-5, 1e-6));
+}
+
+TEST(AdamW, AStepWithoutFiniteGradientsChangesNothing) {
+  at::Tensor weight = torch::ones({3, 3}, at::requires_grad());
+  AdamW optimizer({{"w", weight, true}}, {});
+  weight.mutable_grad() = torch::full({3, 3}, NAN);
+  optimizer.step(0.1);
+  EXPECT_TRUE(torch::equal(weight, torch::ones({3, 3})));
+  EXPECT_EQ(optimizer.state().at("steps").item<float>(), 0.0F);
+  EXPECT_EQ(optimizer.skipped().item<float>(), 1.0F);
+  weight.mutable_grad() = torch::ones({3, 3});
+  optimizer.step(0.1);
+  EXPECT_NEAR(weight[0][0].item<double>(), 1.0 - 0.1 * 0.05 - 0.1, 1e-5);
+}
+
+TEST(Ema, FollowsTheWeightsAndExchangesWithThem) {
+  torch::nn::Linear layer(3, 2);
+  Ema ema(*layer, 0.9);
+  const at::Tensor before = layer->weight.detach().clone();
+  {
+    const at::NoGradGuard no_grad;
+    layer->weight.add_(1.0);
+  }
+  ema.update(1000);
+  EXPECT_TRUE(torch::allclose(ema.state().at("weight"), before + 0.1));
+  {
+    const EmaWeights weights(&ema);
+    EXPECT_TRUE(torch::allclose(layer->weight, before + 0.1));
+  }
+  EXPECT_TRUE(torch::allclose(layer->weight, before + 1.0));
+  ema.update(0);  // early on only a tenth is kept
+  EXPECT_TRUE(torch::allclose(ema.state().at("weight"), before + 0.91));
+}
+
+TEST(Autocast, LastsAsLongAsItLives) {
+  const at::Tensor a = torch::randn({4, 4});
+  {
+    const Autocast autocast(at::kCPU, true);
+    EXPECT_EQ(a.mm(a).scalar_type(), at::kBFloat16);
+    const Autocast off(at::kCPU, false);
+    EXPECT_EQ(a.mm(a).scalar_type(), at::kFloat);
+  }
+  EXPECT_EQ(a.mm(a).scalar_type(), at::kFloat);
+}
+
+TEST(FlopCounter, CountsProductsOnceWithAndWithoutAutocast) {
+  torch::nn::Linear layer(16, 32);
+  torch::nn::Conv2d patches(torch::nn::Conv2dOptions(3, 8, 2).stride(2));
+  for (const bool bf16 : {false, true}) {
+    const FlopCounter counter;
+    at::Tensor loss;
+    {
+      const Autocast autocast(at::kCPU, bf16);
+      loss = layer(torch::randn({5, 4, 16})).sum() + patches(torch::randn({2, 3, 8, 8})).sum();
+    }
+    const double forward = 2.0 * 20 * 16 * 32 + 2.0 * (2 * 8 * 16) * (3 * 4);
+    EXPECT_DOUBLE_EQ(counter.flops(), forward) << bf16;
+    loss.backward();
+    EXPECT_GT(counter.flops(), 1.9 * forward) << bf16;  // the input of the first layer needs no gradient
+  }
+}
+
+Checkpoint some_checkpoint(std::int64_t step) {
+  return {step, {{"settings", io::Json::object()}}, {{"model/w", torch::arange(12.0).view({3, 4}) + step}}};
+}
+
+TEST(Checkpoints, KeepTheNewestAndComeBack) {
+  const TemporaryFolder folder;
+  const CheckpointFolder checkpoints(folder / "c");
+  const auto fail = [](const std::string& line) { ADD_FAILURE() << line; };
+  EXPECT_FALSE(checkpoints.newest(fail).has_value());
+  for (const std::int64_t step : {9, 10, 11}) checkpoints.save(some_checkpoint(step), 2);
+  EXPECT_EQ(checkpoints.list().size(), 2U);
+  io::write_file(folder / "c/step-00000012.safetensors.unfinished", "half");
+  const auto newest = checkpoints.newest(fail);
+  ASSERT_TRUE(newest.has_value());
+  EXPECT_EQ(newest->step, 11);
+  EXPECT_TRUE(torch::equal(newest->tensors.at("model/w"), some_checkpoint(11).tensors.at("model/w")));
+  EXPECT_FALSE(std::filesystem::exists(folder / "c/step-00000012.safetensors.unfinished"));
+}
+
+TEST(Checkpoints, EveryDamageIsAnErrorWithFileAndReason) {
+  const TemporaryFolder folder;
+  save_checkpoint(folder / "good", some_checkpoint(1));
+  const auto good = io::read_file(folder / "good");
+  const auto expect_error = [&](std::vector<std::byte> bytes, const char* what) {
+    io::write_file(folder / "bad", bytes);
+    EXPECT_THROW(
+        try { load_checkpoint(folder / "bad"); } catch (const Error& error) {
+          EXPECT_NE(std::string(error.what()).find("/bad"), std::string::npos) << error.what();
+          throw;
+        },
+        Error)
+        << what;
+  };
+  for (std::size_t size = 0; size < good.size(); ++size)
+    expect_error({good.begin(), good.begin() + static_cast<std::ptrdiff_t>(size)}, "cut short");
+  for (std::size_t i = 0; i < 48; ++i) {
+    auto bytes = good;
+    bytes[bytes.size() - 1 - i] ^= std::byte{4};
+    expect_error(bytes, "a flipped bit");
+  }
+  io::write_file(folder / "all/step-00000001.safetensors", "nothing");
+  const CheckpointFolder broken(folder / "all");
+  int reports = 0;
+  EXPECT_THROW(broken.newest([&](const std::string&) { ++reports; }), Error);
+  EXPECT_EQ(reports, 1);
+}
+
+TEST(Checkpoints, AFullDiskIsAnErrorAndThePreviousOneStays) {
+  const TemporaryFolder folder;
+  const CheckpointFolder checkpoints(folder / "c");
+  checkpoints.save(some_checkpoint(1), 1);
+  rlimit before{};
+  ::getrlimit(RLIMIT_FSIZE, &before);
+  rlimit small = before;
+  small.rlim_cur = 100;
+  const auto handler = ::signal(SIGXFSZ, SIG_IGN);
+  ::setrlimit(RLIMIT_FSIZE, &small);
+  std::string message;
+  try {
+    checkpoints.save(some_checkpoint(2), 1);
+  } catch (const Error& error) {
+    message = error.what();
+  }
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  ::signal(SIGXFSZ, handler);
+  EXPECT_NE(message.find("step-00000002.safetensors"), std::string::npos) << message;
+  EXPECT_NE(message.find("cannot be written: File too large"), std::string::npos) << message;
+  const auto kept = checkpoints.newest([](const std::string& line) { ADD_FAILURE() << line; });
+  ASSERT_TRUE(kept.has_value());
+  EXPECT_EQ(kept->step, 1);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder / "c"), {}), 1);
+}
+
+TEST(Checkpoints, RestoringListsEverythingThatDoesNotFit) {
+  try {
+    restore({{"a", torch::zeros({2})}, {"b", torch::zeros({3})}},
+            {{"m/b", torch::zeros({4})}, {"m/c", torch::zeros({1})}}, "m/", "file");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "file: m/a is missing; m/b is of shape [4], here [3]; m/c is not part of this run");
+  }
+}
+
+TEST(Crc32c, HasThePublishedCheckValue) {
+  const std::string_view digits = "123456789";
+  const auto bytes = std::as_bytes(std::span(digits));
+  EXPECT_EQ(io::crc32c(bytes), 0xE3069283U);
+  EXPECT_EQ(io::crc32c(bytes.subspan(4), io::crc32c(bytes.first(4))), 0xE3069283U);
+  const std::vector<std::byte> zeros(32);
+  EXPECT_EQ(io::crc32c(zeros), 0x8A9136AAU);
+}
+
+TEST(Csv, QuotesWhatNeedsIt) {
+  EXPECT_EQ(io::encode_csv({"a", "b,c"}, {{"1", "say \"x\""}}), "a,\"b,c\"\n1,\"say \"\"x\"\"\"\n");
+}
+
+// Two records: the version and one scalar, laid out by hand.
+TEST(TensorBoard, RecordsAreAsTheFormatSays) {
+  const TemporaryFolder folder;
+  {
+    io::EventFile events(folder / "events", 0);
+    events.scalars(300, std::vector<std::pair<std::string, double>>{{"loss", 1.5}});
+  }
+  const auto entry = std::filesystem::directory_iterator(folder / "events")->path();
+  EXPECT_NE(entry.filename().string().find("tfevents"), std::string::npos);
+  const auto bytes = io::read_file(entry);
+  std::vector<std::string> records;
+  for (std::size_t at = 0; at < bytes.size();) {
+    std::uint64_t length = 0;
+    std::uint32_t crc = 0;
+    std::memcpy(&length, &bytes[at], 8);
+    std::memcpy(&crc, &bytes[at + 8], 4);
+    const auto masked = [](std::uint32_t value) { return ((value >> 15) | (value << 17)) + 0xA282EAD8U; };
+    EXPECT_EQ(crc, masked(io::crc32c(std::span(bytes).subspan(at, 8))));
+    const auto payload = std::span(bytes).subspan(at + 12, length);
+    std::memcpy(&crc, &bytes[at + 12 + length], 4);
+    EXPECT_EQ(crc, masked(io::crc32c(payload)));
+    records.emplace_back(reinterpret_cast<const char*>(payload.data()), payload.size());
+    at += 16 + length;
+  }
+  ASSERT_EQ(records.size(), 2U);
+  EXPECT_EQ(records[0].substr(9),
+            "\x1A\x0D"
+            "brain.Event:2");
+  const std::string summary = std::string("\x0A\x0B\x0A\x04") + "loss" + std::string("\x15\x00\x00\xC0\x3F", 5);
+  EXPECT_EQ(records[1].substr(9), std::string("\x10\xAC\x02\x2A\x0D") + summary);
+}
+
+TrainerOptions toy_options(const std::filesystem::path& out, std::ostream& text, std::int64_t steps = 14) {
+  TrainerOptions options;
+  options.out = out;
+  options.schedule = {.peak = 1e-2, .warmup = 2, .steps = steps};
+  options.text = &text;
+  options.log_every = 5;
+  options.about = {{"training", "A toy"}, {"model", "toy"}};
+  return options;
+}
+
+TEST(Trainer, LearnsProjectsAndLeavesItsFiles) {
+  const TemporaryFolder folder;
+  const auto alone = make_communicator();
+  testing::ToyTask task(*alone, 0.0);
+  std::ostringstream text;
+  TrainerOptions options = toy_options(folder.path(), text, 70);
+  options.schedule.peak = 0.05;
+  options.bf16 = true;
+  Trainer trainer(task, options, *alone);
+  EXPECT_EQ(trainer.run(), Ending::finished);
+  const auto rows = read_metrics(folder / "metrics.jsonl", 1000);
+  EXPECT_LT(rows[rows.size() - 2].at("loss").get<double>(), 0.6 * rows[0].at("loss").get<double>());
+  EXPECT_GT(trainer.best_score(), 0.6);
+  EXPECT_GE(task.best_saved, 1);
+  const at::Tensor mixing = task.mixing_matrices()[0];
+  EXPECT_GE(mixing.min().item<double>(), 0.0);
+  EXPECT_LE(mixing.max().item<double>(), 1.0);
+  EXPECT_TRUE(torch::equal(task.toy().unused, torch::ones({2, 2})));  // no gradient, no decay
+  for (const char* name : {"metrics.jsonl", "summary.csv", "report.html", "events", "checkpoints"})
+    EXPECT_TRUE(std::filesystem::exists(folder / name)) << name;
+  EXPECT_NE(text.str().find("step 70/70  loss "), std::string::npos) << text.str();
+  EXPECT_NE(text.str().find("epoch 10:  val/accuracy "), std::string::npos) << text.str();
+}
+
+TEST(Trainer, AccumulatedBatchesEqualOneLargeBatch) {
+  const TemporaryFolder folder;
+  const auto alone = make_communicator();
+  std::ostringstream text;
+  testing::ToyTask task(*alone, 0.0);
+  task.toy().with_batch_norm = false;
+  task.start(0, 0);
+  at::Tensor loss = torch::zeros({});
+  for (int i = 0; i < 7; ++i) loss = loss + task.loss() / 7.0;
+  loss.backward();
+  double square = 0.0;
+  for (const at::Tensor& parameter : task.model().parameters())
+    if (parameter.grad().defined()) square += parameter.grad().square().sum().item<double>();
+
+  TrainerOptions options = toy_options(folder.path(), text, 1);
+  options.schedule.warmup = 0;
+  options.accumulate = 7;
+  Trainer(task, options, *alone).run();
+  const io::Json row = read_metrics(folder / "metrics.jsonl", 1)[0];
+  EXPECT_NEAR(row.at("loss").get<double>(), loss.item<double>(), 1e-6);
+  EXPECT_NEAR(row.at("grad_norm").get<double>(), std::sqrt(square), 1e-6 * std::sqrt(square));
+}
+
+TEST(Trainer, ARunThatOnlyGivesNaNStopsWithAnError) {
+  const TemporaryFolder folder;
+  const auto alone = make_communicator();
+  testing::ToyTask task(*alone);
+  task.loss_factor = NAN;
+  std::ostringstream text;
+  const TrainerOptions options = toy_options(folder.path(), text);
+  Trainer trainer(task, options, *alone);
+  EXPECT_THROW(trainer.run(), Error);
+  EXPECT_FALSE(task.toy().embed->weight.isnan().any().item<bool>());
+}
+
+TEST(Trainer, ResumingWithOtherSettingsIsAnErrorThatNamesThem) {
+  const TemporaryFolder folder;
+  const auto alone = make_communicator();
+  testing::ToyTask task(*alone);
+  std::ostringstream text;
+  TrainerOptions options = toy_options(folder.path(), text, 3);
+  options.settings = {{"lr", 0.01}, {"batch", 8}};
+  Trainer(task, options, *alone).run();
+  options.settings["lr"] = 0.02;
+  try {
+    Trainer(task, options, *alone).run();
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("lr: 0.01, now 0.02"), std::string::npos) << error.what();
+  }
+  options.resume = "none";
+  EXPECT_EQ(Trainer(task, options, *alone).run(), Ending::finished);
+}
+
+}  // namespace
+}  // namespace mhla::train
