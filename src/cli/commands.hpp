@@ -25,6 +25,8 @@ void add_analyze(CLI::App& program, Outcome& outcome);
 void add_classify(CLI::App& program, Outcome& outcome);
 void add_inspect(CLI::App& program, Outcome& outcome);
 void add_parity(CLI::App& program, Outcome& outcome);
+void add_train(CLI::App& program, Outcome& outcome);
+void add_eval(CLI::App& program, Outcome& outcome);
 void add_devices(CLI::App& program, Outcome& outcome);
 void add_version(CLI::App& program, Outcome& outcome);
 

@@ -50,6 +50,8 @@ int run_program(int argc, const char* const* argv) {
     add_classify(program, outcome);
     add_inspect(program, outcome);
     add_parity(program, outcome);
+    add_train(program, outcome);
+    add_eval(program, outcome);
     add_devices(program, outcome);
     add_version(program, outcome);
     program.parse(argc, argv);

@@ -5,6 +5,7 @@
 #include <mpi.h>
 
 #include <array>
+#include <cstdlib>
 #include <exception>
 #include <limits>
 
@@ -61,9 +62,9 @@ class MpiCommunicator : public Communicator {
 
   ~MpiCommunicator() override {
     nccl_.reset();
-    // A rank that ends because of an error must not leave the others waiting for it.
+    // A rank that ends because of an error must not leave the others waiting for it; but first it says why.
     if (std::uncaught_exceptions() > 0)
-      MPI_Abort(MPI_COMM_WORLD, 1);
+      std::atexit([] { MPI_Abort(MPI_COMM_WORLD, 1); });
     else
       MPI_Finalize();
   }

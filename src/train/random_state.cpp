@@ -28,7 +28,7 @@ NamedTensors random_state(at::Device device, Communicator& communicator) {
 void restore_random_state(const NamedTensors& state, at::Device device, const Communicator& communicator) {
   for (auto& [name, generator] : generators(device)) {
     const std::scoped_lock lock(generator.mutex());
-    generator.set_state(state.at(name)[communicator.rank()].contiguous());
+    generator.set_state(state.at(name)[communicator.rank()].clone());  // reads its storage from the start
   }
 }
 

@@ -5,12 +5,16 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "analysis/html.hpp"
 #include "analysis/line_chart.hpp"
 
 namespace mhla::train {
 namespace {
+
+using analysis::LineChart;
+using analysis::html::Report;
 
 analysis::Series curve(const std::vector<io::Json>& rows, const std::string& key, const std::string& label) {
   analysis::Series line{label, {}, {}, false, false};
@@ -35,12 +39,39 @@ std::map<std::string, std::vector<std::string>> evaluation_keys(const std::vecto
   return groups;
 }
 
+void add_evaluations(LineChart& chart, const std::vector<io::Json>& rows, const std::vector<std::string>& keys) {
+  for (const std::string& key : keys) {
+    chart.series.push_back(curve(rows, key, key));
+    chart.series.back().markers = true;
+  }
+}
+
+void add_loss(Report& report, const std::vector<io::Json>& rows, const std::vector<std::string>& keys) {
+  const analysis::Series training = curve(rows, "loss", "training");
+  if (training.y.empty()) return;
+  report.section(fmt::format("The loss went from {:.3f} to {:.3f}", training.y.front(), training.y.back()));
+  LineChart chart{"", "epoch", "loss", false, false, {training}, false};
+  add_evaluations(chart, rows, keys);
+  report.chart(chart.svg(), "Training loss is the mean over the steps since the point before.");
+}
+
+void add_scores(Report& report, const std::vector<io::Json>& rows, const std::vector<std::string>& keys) {
+  const analysis::Series first = curve(rows, keys.front(), "");
+  if (first.y.empty()) return;
+  report.section(fmt::format("Highest {}: {:.4f}", keys.front(), std::ranges::max(first.y)));
+  LineChart chart{"", "epoch", "", false, false, {}, false};
+  add_evaluations(chart, rows, keys);
+  report.chart(chart.svg(), "After each evaluation.");
+}
+
+std::string small_chart(const std::vector<io::Json>& rows, const std::string& key, const std::string& label, bool log) {
+  return LineChart{"", "epoch", label, false, log, {curve(rows, key, label)}}.svg(720, 240);
+}
+
 }  // namespace
 
 std::string run_page(const std::vector<io::Json>& rows, const Facts& about) {
-  analysis::html::Report report(about.front().second, about.front().first);
-  auto groups = evaluation_keys(rows);
-
+  Report report(about.front().second, fmt::format("Curves of a run after step {}", rows.back().at("step").dump()));
   std::vector<std::pair<std::string, std::string>> figures;
   for (auto row = rows.rbegin(); row != rows.rend() && figures.empty(); ++row)
     for (const auto& item : row->items())
@@ -48,33 +79,13 @@ std::string run_page(const std::vector<io::Json>& rows, const Facts& about) {
         figures.emplace_back(fmt::format("{:.4f}", item.value().get<double>()),
                              fmt::format("{} at epoch {:.4g}", item.key(), row->at("epoch").get<double>()));
   report.key_figures(figures);
-
-  report.section("Loss");
-  analysis::LineChart losses{"", "epoch", "loss", false, false, {curve(rows, "loss", "training")}, false};
-  for (const std::string& key : groups["loss"]) {
-    losses.series.push_back(curve(rows, key, key));
-    losses.series.back().markers = true;
-  }
+  auto groups = evaluation_keys(rows);
+  add_loss(report, rows, groups["loss"]);
   groups.erase("loss");
-  report.chart(losses.svg(), "Training loss is the mean over the steps since the point before.");
-  for (const auto& [group, keys] : groups) {
-    report.section(group);
-    analysis::LineChart chart{"", "epoch", group, false, false, {}, false};
-    for (const std::string& key : keys) {
-      chart.series.push_back(curve(rows, key, key));
-      chart.series.back().markers = true;
-    }
-    report.chart(chart.svg(), "");
-  }
-  report.section("Steps");
-  report.chart(
-      analysis::LineChart{"", "epoch", "learning rate", false, false, {curve(rows, "lr", "learning rate")}}.svg(720,
-                                                                                                                240),
-      "");
-  report.chart(
-      analysis::LineChart{"", "epoch", "gradient norm", false, true, {curve(rows, "grad_norm", "gradient norm")}}.svg(
-          720, 240),
-      "Norm of all gradients before clipping.");
+  for (const auto& [group, keys] : groups) add_scores(report, rows, keys);
+  report.section("Learning rate and gradients");
+  report.chart(small_chart(rows, "lr", "learning rate", false), "Of the last step of each interval.");
+  report.chart(small_chart(rows, "grad_norm", "gradient norm", true), "Norm of all gradients before clipping.");
   report.section("Settings");
   std::vector<std::vector<std::string>> facts;
   for (std::size_t i = 1; i < about.size(); ++i) facts.push_back({about[i].first, about[i].second});

@@ -66,7 +66,7 @@ Facts Trainer::memory_facts() const {
   if (ema_) text += fmt::format(", average {}", megabytes(static_cast<double>(bytes_of(ema_->state()))));
   return {{"memory", text},
           {"steps",
-           fmt::format("{} of {} {}, {} an epoch; {}", options_.schedule.steps, task_.samples() * options_.accumulate,
+           fmt::format("{} of {} {} each, {} an epoch; {}", options_.schedule.steps, task_.samples() * options_.accumulate,
                        task_.unit(), steps_per_epoch_, communicator_.describe())}};
 }
 

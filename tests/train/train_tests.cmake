@@ -7,8 +7,9 @@ target_include_directories(train_worker PRIVATE ${CMAKE_CURRENT_SOURCE_DIR} ${PR
 target_link_libraries(train_worker PRIVATE mhla_app mhla_settings)
 mhla_parse_torch_once(train_worker)
 mhla_prefer_system_library(train_worker)
-add_dependencies(test_train train_worker)
-target_compile_definitions(test_train PRIVATE MHLA_TRAIN_WORKER="$<TARGET_FILE:train_worker>")
+add_dependencies(test_train train_worker mhla_program)
+target_compile_definitions(test_train PRIVATE MHLA_TRAIN_WORKER="$<TARGET_FILE:train_worker>"
+                                              MHLA_PROGRAM="$<TARGET_FILE:mhla_program>")
 if(MPI_CXX_FOUND)
   target_compile_definitions(test_train PRIVATE
     MHLA_MPIRUN="${MPIEXEC_EXECUTABLE} --allow-run-as-root --oversubscribe --bind-to none")

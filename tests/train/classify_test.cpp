@@ -1,0 +1,188 @@
+// `mhla train classify` and `mhla eval classify` from outside, on a small set of generated images.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <random>
+
+#include "app/temporary_folder.hpp"
+#include "io/file.hpp"
+#include "io/json.hpp"
+#include "io/png.hpp"
+#include "io/safetensors.hpp"
+#include "mhla/types.hpp"
+#include "train/checkpoint.hpp"
+#include "train/run_log.hpp"
+
+namespace mhla::train {
+namespace {
+
+using mhla::testing::TemporaryFolder;
+
+struct Finished {
+  int exit_code = -1;
+  std::string out;
+};
+
+Finished run(const std::string& command) {
+  Finished finished;
+  FILE* pipe = ::popen((command + " 2>&1").c_str(), "r");
+  if (pipe == nullptr) return finished;
+  std::array<char, 4096> buffer{};
+  for (std::size_t count = 0; (count = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;)
+    finished.out.append(buffer.data(), count);
+  const int status = ::pclose(pipe);
+  if (WIFEXITED(status)) finished.exit_code = WEXITSTATUS(status);
+  return finished;
+}
+
+std::string quoted(const std::filesystem::path& path) { return "'" + path.string() + "'"; }
+
+// Three classes told apart by their colour.
+void write_images(const std::filesystem::path& folder) {
+  constexpr int kSide = 16;
+  std::mt19937 random(1);
+  for (const auto& [split, count] : {std::pair{"train", 14}, std::pair{"val", 6}, std::pair{"test", 6}})
+    for (int label = 0; label < 3; ++label)
+      for (int i = 0; i < count; ++i) {
+        std::vector<std::uint8_t> rgb(kSide * kSide * 3);
+        for (std::size_t p = 0; p < rgb.size(); ++p)
+          rgb[p] = static_cast<std::uint8_t>(random() % 128 + (static_cast<int>(p % 3) == label ? 127 : 0));
+        io::write_file(folder / split / ("class" + std::to_string(label)) / (std::to_string(i) + ".png"),
+                       io::encode_png(rgb, kSide, kSide));
+      }
+}
+
+std::string train_command(const std::filesystem::path& images, const std::filesystem::path& out,
+                          const std::string& more =
+                              " --drop-path 0.1 --ema 0.9 --lr 5e-3 --log-every 3"
+                              " --checkpoint-every 4") {
+  return std::string("'") + MHLA_PROGRAM + "' train classify --data " + quoted(images) + " --out " + quoted(out) +
+         " --width 16 --depth 2 --heads 2 --image-size 16 --patch 4 --blocks 2 2 --batch 14 --epochs 6"
+         " --device cpu --threads 1 --workers 1" +
+         more;
+}
+
+io::Json read_json(const std::filesystem::path& path) {
+  const auto bytes = io::read_file(path);
+  return io::parse_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path.string());
+}
+
+Checkpoint newest(const std::filesystem::path& out) {
+  auto found = CheckpointFolder(out / "checkpoints").newest([](const std::string& line) { ADD_FAILURE() << line; });
+  if (!found) throw mhla::Error(out.string() + ": no checkpoint");
+  return *found;
+}
+
+TEST(Classify, TrainsTestsAndEvaluatesTheSame) {
+  const TemporaryFolder folder;
+  write_images(folder / "images");
+  const Finished trained =
+      run(train_command(folder / "images", folder / "out") + " --half --json " + quoted(folder / "result.json"));
+  ASSERT_EQ(trained.exit_code, 0) << trained.out;
+  const io::Json result = read_json(folder / "result.json");
+  EXPECT_TRUE(result.at("finished").get<bool>());
+  EXPECT_EQ(result.at("steps"), 18);
+  const double accuracy = result.at("results").at("test/top1").get<double>();
+  EXPECT_GE(accuracy, 0.6) << trained.out;
+  for (const char* name : {"model.safetensors", "metrics.jsonl", "summary.csv", "report.html", "events", "checkpoints"})
+    EXPECT_TRUE(std::filesystem::exists(folder / "out" / name)) << name;
+
+  const io::SafeTensors weights = io::SafeTensors::load(folder / "out/model.safetensors");
+  EXPECT_EQ(weights.at("head.weight").dtype, "F16");
+  EXPECT_EQ(weights.metadata().at("mhla.classes"), R"(["class0","class1","class2"])");
+  EXPECT_NE(weights.metadata().at("mhla.command").find("train classify --data"), std::string::npos);
+
+  const Finished evaluated = run(std::string("'") + MHLA_PROGRAM + "' eval classify --device cpu --workers 1 --model " +
+                                 quoted(folder / "out/model.safetensors") + " --data " + quoted(folder / "images") +
+                                 " --attention 2 --out " + quoted(folder / "evaluation"));
+  ASSERT_EQ(evaluated.exit_code, 0) << evaluated.out;
+  EXPECT_NE(evaluated.out.find("top-1"), std::string::npos);
+  const io::Json evaluation = read_json(folder / "evaluation/evaluation.json");
+  EXPECT_EQ(evaluation.at("top1").get<double>(), accuracy);
+  EXPECT_EQ(evaluation.at("images"), 18);
+  EXPECT_EQ(evaluation.at("confusion").size(), 3U);
+  std::int64_t right = 0;
+  for (std::size_t i = 0; i < 3; ++i) right += evaluation.at("confusion")[i][i].get<std::int64_t>();
+  EXPECT_DOUBLE_EQ(static_cast<double>(right) / 18.0, accuracy);
+  ASSERT_EQ(evaluation.at("attention").size(), 2U);
+  EXPECT_GT(evaluation.at("attention")[0].at("rank").get<double>(), 1.0);
+  EXPECT_TRUE(std::filesystem::exists(folder / "evaluation/confusion.png"));
+}
+
+TEST(Classify, GoesOnAfterKillNineBitForBit) {
+  const TemporaryFolder folder;
+  write_images(folder / "images");
+  ASSERT_EQ(run(train_command(folder / "images", folder / "whole")).exit_code, 0);
+  // Killed as soon as the second checkpoint is there: somewhere in the steps after it.
+  const Finished killed =
+      run("{ " + train_command(folder / "images", folder / "killed") + " & } ; process=$!; until [ -e " +
+          quoted(folder / "killed/checkpoints/step-00000008.safetensors") +
+          " ]; do sleep 0.01; kill -0 $process || exit 9; done; kill -9 $process; wait $process; exit $?");
+  EXPECT_EQ(killed.exit_code, 128 + SIGKILL) << killed.out;
+  EXPECT_FALSE(std::filesystem::exists(folder / "killed/checkpoints/step-00000018.safetensors"));
+  const Finished resumed = run(train_command(folder / "images", folder / "killed"));
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.out;
+  EXPECT_NE(resumed.out.find("resumed after step"), std::string::npos) << resumed.out;
+  const Checkpoint whole = newest(folder / "whole"), parts = newest(folder / "killed");
+  EXPECT_EQ(whole.step, parts.step);
+  ASSERT_EQ(whole.tensors.size(), parts.tensors.size());
+  for (const auto& [name, tensor] : whole.tensors) EXPECT_TRUE(torch::equal(tensor, parts.tensors.at(name))) << name;
+}
+
+#ifdef MHLA_MPIRUN
+// Losses of every step, and the weights all together: where a gradient is nothing but rounding, Adam takes full steps.
+TEST(Classify, TwoProcessesTakeTheStepsOfOne) {
+  const TemporaryFolder folder;
+  write_images(folder / "images");
+  const auto train = [&](const std::string& launcher, const char* out) {
+    const Finished finished =
+        run(launcher + train_command(folder / "images", folder / out, " --log-every 1 --checkpoint-every 0"));
+    EXPECT_EQ(finished.exit_code, 0) << finished.out;
+    return newest(folder / out);
+  };
+  const Checkpoint one = train("", "one"), two = train(std::string(MHLA_MPIRUN) + " -np 2 ", "two");
+  EXPECT_EQ(two.notes.at("processes"), 2);
+  double difference = 0.0, size = 0.0;
+  for (const auto& [name, tensor] : one.tensors) {
+    if (!name.starts_with("model/")) continue;
+    difference += (tensor - two.tensors.at(name)).square().sum().item<double>();
+    size += tensor.square().sum().item<double>();
+  }
+  EXPECT_LT(std::sqrt(difference / size), 1e-5);
+  const auto rows = read_metrics(folder / "one/metrics.jsonl", 100);
+  const auto others = read_metrics(folder / "two/metrics.jsonl", 100);
+  ASSERT_EQ(rows.size(), others.size());
+  ASSERT_GE(rows.size(), 18U);
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    EXPECT_NEAR(rows[i].value("loss", 0.0), others[i].value("loss", 0.0), 1e-5 * rows[i].value("loss", 0.0));
+}
+#endif
+
+struct WrongRun {
+  const char* arguments;
+  const char* named;
+};
+
+TEST(Classify, WrongArgumentsAreNamedBeforeAnythingIsWritten) {
+  const TemporaryFolder folder;
+  write_images(folder / "images");
+  for (const WrongRun& wrong :
+       {WrongRun{"--batch 14 --attention magic", "--attention"}, WrongRun{"--batch 14 --blocks 99 99", "blocks"},
+        WrongRun{"--batch 14 --heads 5", "heads"}, WrongRun{"--batch 43", "--batch"},
+        WrongRun{"--batch 14 --accumulate 4", "--accumulate"}, WrongRun{"--batch 14 --mean 0 0 0", "--std"},
+        WrongRun{"--batch 14 --epochs 1 --warmup 4", "--warmup"}, WrongRun{"--batch 14 --mixing-init magic", "mixing"},
+        WrongRun{"--batch 14 --min-lr 1", "--min-lr"}, WrongRun{"--batch 14 --mixup 9", "mixup"}}) {
+    const Finished finished =
+        run(std::string("'") + MHLA_PROGRAM + "' train classify --device cpu --data " + quoted(folder / "images") +
+            " --out " + quoted(folder / "out") + " " + wrong.arguments);
+    EXPECT_EQ(finished.exit_code, 2) << wrong.arguments << ": " << finished.out;
+    EXPECT_NE(finished.out.find(wrong.named), std::string::npos) << wrong.arguments << ": " << finished.out;
+    EXPECT_FALSE(std::filesystem::exists(folder / "out")) << wrong.arguments;
+  }
+}
+
+}  // namespace
+}  // namespace mhla::train
