@@ -167,6 +167,7 @@ int run_train_classify(const TrainClassifyOptions& options) {
   use_threads(options.threads);
   const auto communicator = train::make_communicator();
   const at::Device device = choose_device(options.device, communicator->local_rank());
+  at::globalContext().setBenchmarkCuDNN(true);  // every batch has the same sizes: let it choose its kernels once
   ClassifyRecipe recipe = resolve_recipe(options);
   ClassifyImages images = open_classify_images(options, recipe, device, *communicator);
   auto model = make_model(options, recipe, images, communicator->leads());

@@ -45,6 +45,7 @@ at::Tensor AdamW::step(double learning_rate) {
 
   for (std::size_t g = 0, first = 0; g < groups_.size(); ++g) {
     const Group& group = groups_[g];
+    if (used[g].empty()) continue;
     std::vector<at::Tensor> parameters, exp_avg, exp_avg_sq;
     for (const std::size_t i : used[g]) {
       parameters.push_back(group.parameters[i]);

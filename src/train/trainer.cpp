@@ -65,9 +65,9 @@ Facts Trainer::memory_facts() const {
                                  megabytes(gradients), megabytes(static_cast<double>(bytes_of(optimizer_.state()))));
   if (ema_) text += fmt::format(", average {}", megabytes(static_cast<double>(bytes_of(ema_->state()))));
   return {{"memory", text},
-          {"steps",
-           fmt::format("{} of {} {} each, {} an epoch; {}", options_.schedule.steps, task_.samples() * options_.accumulate,
-                       task_.unit(), steps_per_epoch_, communicator_.describe())}};
+          {"steps", fmt::format("{} of {} {} each, {} an epoch; {}", options_.schedule.steps,
+                                task_.samples() * options_.accumulate, task_.unit(), steps_per_epoch_,
+                                communicator_.describe())}};
 }
 
 NamedTensors Trainer::state() const {
