@@ -37,9 +37,11 @@ class ToyTask : public Task {
  public:
   static constexpr std::int64_t kBatch = 8, kBatches = 7;
 
-  explicit ToyTask(Communicator& communicator, double dropout = 0.1) : communicator_(communicator) {
+  explicit ToyTask(Communicator& communicator, double dropout = 0.1, at::Device device = at::kCPU)
+      : communicator_(communicator), device_(device) {
     torch::manual_seed(3);
     model_ = std::make_shared<ToyModel>(dropout);
+    model_->to(device);
   }
 
   ToyModel& toy() { return *model_; }
@@ -77,14 +79,15 @@ class ToyTask : public Task {
 
  private:
   // Its own generator: neither the rank nor the state of torch's random numbers changes the data.
-  static std::pair<at::Tensor, at::Tensor> data(std::int64_t index) {
+  std::pair<at::Tensor, at::Tensor> data(std::int64_t index) const {
     auto generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<std::uint64_t>(index + 100));
     const at::Tensor labels = at::randint(3, {kBatch}, generator, at::kLong);
     const at::Tensor x = at::randn({kBatch, 12, 4}, generator) + labels.view({kBatch, 1, 1}).to(at::kFloat);
-    return {x, labels};
+    return {x.to(device_), labels.to(device_)};
   }
 
   Communicator& communicator_;
+  at::Device device_;
   std::shared_ptr<ToyModel> model_;
   std::int64_t epoch_ = 0, batch_ = 0;
 };

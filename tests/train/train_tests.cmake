@@ -14,3 +14,4 @@ if(MPI_CXX_FOUND)
   target_compile_definitions(test_train PRIVATE
     MHLA_MPIRUN="${MPIEXEC_EXECUTABLE} --allow-run-as-root --oversubscribe --bind-to none")
 endif()
+mhla_gpu_test(train_on_cuda test_train --gtest_filter=Gpu.*)
