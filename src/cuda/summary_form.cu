@@ -1,4 +1,5 @@
 #include "cuda/denominator/denominator.hpp"
+#include "cuda/hopper/readout.hpp"
 #include "cuda/mixing/mixing.hpp"
 #include "cuda/readout/readout.hpp"
 #include "cuda/state/state.hpp"
@@ -323,8 +324,12 @@ class Backward : public Call<Math> {
       d_k.g = g;
     }
     read_out<Math>(d_q, this->stream_);
-    read_out<Math>(d_v, this->stream_);
-    read_out<Math>(d_k, this->stream_);
+    bool done = false;
+    if constexpr (sizeof(E) == 2) done = hopper::read_out_keys<E>(d_k, d_v, this->stream_);
+    if (!done) {
+      read_out<Math>(d_v, this->stream_);
+      read_out<Math>(d_k, this->stream_);
+    }
     if (separate()) {
       separate_gradient<E>({.shape = shape,
                             .q = this->q_den_,

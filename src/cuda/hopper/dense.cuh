@@ -59,9 +59,9 @@ template <typename E>
 __device__ void multiply_rows(float (&s)[32], std::uint32_t rows, int row, std::uint32_t others, int other) {
 #pragma unroll
   for (int k = 0; k < 4; ++k)
-    warpgroup_product<E>(s, product_operand(rows + static_cast<std::uint32_t>(row * kBoxRowBytes + k * 32), 16),
-                         product_operand(others + static_cast<std::uint32_t>(other * kBoxRowBytes + k * 32), 16),
-                         k > 0);
+    warpgroup_product<E, false, false>(
+        s, product_operand(rows + static_cast<std::uint32_t>(row * kBoxRowBytes + k * 32), 16),
+        product_operand(others + static_cast<std::uint32_t>(other * kBoxRowBytes + k * 32), 16), k > 0);
 }
 // out (+)= pairs rest, for 64 rows of `rest` starting at `other`.
 template <typename E>

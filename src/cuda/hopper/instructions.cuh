@@ -113,6 +113,19 @@ __device__ inline void store_matrix_box(const CUtensorMap& map, int column, int 
                "r"(shared_address(from)), "r"(column), "r"(row)
                : "memory");
 }
+__device__ inline void load_store_box(void* to, const CUtensorMap& map, int column, int row, int unit,
+                                      Barrier* barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];" ::
+          "r"(shared_address(to)),
+      "l"(&map), "r"(shared_address(barrier)), "r"(column), "r"(row), "r"(unit)
+      : "memory");
+}
+__device__ inline void store_store_box(const CUtensorMap& map, int column, int row, int unit, const void* from) {
+  asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(&map),
+               "r"(shared_address(from)), "r"(column), "r"(row), "r"(unit)
+               : "memory");
+}
 __device__ inline void load_line(void* to, const void* from, int bytes, Barrier* barrier) {
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
                    shared_address(to)),
@@ -211,16 +224,17 @@ __device__ inline std::uint64_t product_operand(std::uint32_t address, int box_b
         : MHLA_REGISTERS_32(c, 0), MHLA_REGISTERS_32(c, 32)                                                            \
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)), "n"(kRowsContract ? 1 : 0)); \
   }
-// The same with A in shared memory, rows of A and B contracted along their columns.
+// The same with A in shared memory; kColumnsA: A is stored [k][m], so that its columns are the rows of the product.
 #define MHLA_WARPGROUP_PRODUCT_SHARED(TYPE)                                                                            \
-  __device__ inline void warpgroup_product(float(&c)[32], std::uint64_t a, std::uint64_t b, bool add, TYPE##_tag) {    \
+  template <bool kColumnsA, bool kRowsContract>                                                                        \
+  __device__ void warpgroup_product(float(&c)[32], std::uint64_t a, std::uint64_t b, bool add, TYPE##_tag) {           \
     asm volatile(                                                                                                      \
         "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"                                                                   \
         "wgmma.mma_async.sync.aligned.m64n64k16.f32." #TYPE "." #TYPE                                                  \
         " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28," \
-        "%29,%30,%31}, %32, %33, p, 1, 1, 0, 0;\n}"                                                                    \
+        "%29,%30,%31}, %32, %33, p, 1, 1, %35, %36;\n}"                                                                \
         : MHLA_REGISTERS_32(c, 0)                                                                                      \
-        : "l"(a), "l"(b), "r"(static_cast<int>(add)));                                                                 \
+        : "l"(a), "l"(b), "r"(static_cast<int>(add)), "n"(kColumnsA ? 1 : 0), "n"(kRowsContract ? 1 : 0));             \
   }
 struct bf16_tag {};
 struct f16_tag {};
@@ -238,10 +252,10 @@ __device__ void warpgroup_product(float (&c)[kCount], const std::uint32_t (&a)[4
   using Tag = std::conditional_t<std::is_same_v<E, __half>, f16_tag, bf16_tag>;
   warpgroup_product<kRowsContract>(c, a, b, add, Tag{});
 }
-template <typename E>
+template <typename E, bool kColumnsA, bool kRowsContract>
 __device__ void warpgroup_product(float (&c)[32], std::uint64_t a, std::uint64_t b, bool add) {
   using Tag = std::conditional_t<std::is_same_v<E, __half>, f16_tag, bf16_tag>;
-  warpgroup_product(c, a, b, add, Tag{});
+  warpgroup_product<kColumnsA, kRowsContract>(c, a, b, add, Tag{});
 }
 
 }  // namespace mhla::cuda::hopper

@@ -15,11 +15,18 @@ constexpr int kMostStages = 8, kMostMatrices = 8;
 
 template <typename E>
 struct Params {
-  CUtensorMap x, raw, W, out;
+  CUtensorMap x, raw, W, out, second;
   ReadoutArgs<E> args;
+  Feature second_feature;
+  float second_factor;
   Boxes boxes;
-  int items, stages, matrices;
+  int items, stages, matrices, producers;
 };
+
+template <typename E>
+__host__ __device__ bool needs_raw(const ReadoutArgs<E>& args, bool both) {
+  return both || (static_cast<bool>(args.raw) && args.raw_feature.map == FeatureMap::relu);
+}
 
 // Shared memory: matrices, stages of x (later the result) and raw, then what is small.
 template <int kDepth, int kWidth>
@@ -37,7 +44,8 @@ struct Layout {
   }
 };
 
-template <typename E, int kDepth, int kWidth, bool kTransposed>
+// kBoth: a second result, phi(raw) W, from what is here already. So dk (x = v, raw = k, W^T) brings dv with it.
+template <typename E, int kDepth, int kWidth, bool kTransposed, bool kBoth>
 __global__ __launch_bounds__(kThreads, 1) void readout_kernel(const __grid_constant__ Params<E> p) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using Sizes = Layout<kDepth, kWidth>;
@@ -50,7 +58,7 @@ __global__ __launch_bounds__(kThreads, 1) void readout_kernel(const __grid_const
   const ReadoutArgs<E>& args = p.args;
   const Shape& shape = args.shape;
   const Boxes& boxes = p.boxes;
-  const bool with_raw = static_cast<bool>(args.raw) && args.raw_feature.map == FeatureMap::relu;
+  const bool with_raw = needs_raw(args, kBoth);
   const float* const block_vector = args.z != nullptr ? args.z : args.vector;
   const int box_bytes = boxes.padded_rows * kBoxRowBytes;
   const int stage_boxes = kDepthBoxes + (with_raw ? kWidthBoxes : 0);  // fetched
@@ -87,30 +95,36 @@ __global__ __launch_bounds__(kThreads, 1) void readout_kernel(const __grid_const
 
   if (group == kGroups) {
     give_registers<32>();
-    if (warp != 0) return;
-    for (int item = first; item < p.items; item += step, matrix.next(p.matrices)) {
+    // With one tile per item, four warps take turns at items; else one does all. Where a tile goes follows from how
+    // many came before it. A warp must not be two rounds of a ring ahead of another, so both rings have a multiple of
+    // four places.
+    if (warp >= p.producers) return;
+    for (int item = first + warp * step, number = warp; item < p.items;
+         item += p.producers * step, number += p.producers) {
       const Work w = work(item);
       const Boxes::Block block = boxes.block(w.block);
+      const int matrix_use = number / p.matrices, matrix_at = number - matrix_use * p.matrices;
       if (lane == 0) {
-        Barrier* const barrier = small.matrix_full + matrix.at;
-        wait(small.matrix_empty + matrix.at, matrix.parity ^ 1);
+        Barrier* const barrier = small.matrix_full + matrix_at;
+        wait(small.matrix_empty + matrix_at, matrix_use % 2 ^ 1);
         const int vector_bytes = block_vector != nullptr ? kKeys * 4 : 0;
         arrive_expecting(barrier, Sizes::kMatrixBytes + vector_bytes);
 #pragma unroll
         for (int b = 0; b < kMatrixBoxes; ++b)
-          load_matrix_box(shared + matrix.at * Sizes::kMatrixBytes + b * kKeys * kBoxRowBytes, p.W, b * kBoxColumns,
+          load_matrix_box(shared + matrix_at * Sizes::kMatrixBytes + b * kKeys * kBoxRowBytes, p.W, b * kBoxColumns,
                           static_cast<int>(w.row) * kKeys, barrier);
         if (block_vector != nullptr)
-          load_line(small.vectors[matrix.at], block_vector + w.row * kKeys, vector_bytes, barrier);
+          load_line(small.vectors[matrix_at], block_vector + w.row * kKeys, vector_bytes, barrier);
       }
       __syncwarp();
-      for (int tile = 0; tile < boxes.tiles; ++tile, turn.next(p.stages)) {
-        Barrier* const barrier = small.full + turn.at;
-        wait(small.empty + turn.at, turn.parity ^ 1);
+      for (int tile = 0; tile < boxes.tiles; ++tile) {
+        const int sequence = number * boxes.tiles + tile, use = sequence / p.stages, stage = sequence - use * p.stages;
+        Barrier* const barrier = small.full + stage;
+        wait(small.empty + stage, use % 2 ^ 1);
         if (args.coefficient) {
           for (int r = lane; r < boxes.padded_rows; r += 32) {
             const std::int64_t token = boxes.token(block, tile, r);
-            copy_number(small.coefficients[turn.at] + r,
+            copy_number(small.coefficients[stage] + r,
                         &args.coefficient.at(w.batch, max(token, std::int64_t{0}), w.head), token >= 0);
           }
           arrive_after_copies(barrier);
@@ -124,8 +138,8 @@ __global__ __launch_bounds__(kThreads, 1) void readout_kernel(const __grid_const
           const int column =
               of_x ? w.head * kDepth + b * kBoxColumns : w.head * kWidth + (b - kDepthBoxes) * kBoxColumns;
           const int at = of_x ? b : b - kDepthBoxes + Sizes::kTileBoxes;
-          load_box(stages + turn.at * stage_bytes + at * box_bytes + part * boxes.rows * kBoxRowBytes,
-                   of_x ? p.x : p.raw, boxes.place(block, tile * boxes.joined + part, column, w.batch), barrier);
+          load_box(stages + stage * stage_bytes + at * box_bytes + part * boxes.rows * kBoxRowBytes, of_x ? p.x : p.raw,
+                   boxes.place(block, tile * boxes.joined + part, column, w.batch), barrier);
         }
       }
     }
@@ -140,6 +154,11 @@ __global__ __launch_bounds__(kThreads, 1) void readout_kernel(const __grid_const
       wait(small.matrix_full + matrix.at, matrix.parity);
       const float* const vector = small.vectors[matrix.at];
       const std::uint32_t W = shared_address(shared) + static_cast<std::uint32_t>(matrix.at * Sizes::kMatrixBytes);
+      typename Math::B z[kDepth / 16];
+      if (!kTransposed && args.z != nullptr && next < boxes.tiles) {
+#pragma unroll
+        for (int k = 0; k < kDepth / 16; ++k) z[k] = Math::column([&](int j) { return vector[k * 16 + j]; });
+      }
       for (int tile = 0; tile < boxes.tiles; ++tile, turn.next(p.stages)) {
         if (next-- > 0) continue;
         next = kGroups - 1;
@@ -157,10 +176,8 @@ __global__ __launch_bounds__(kThreads, 1) void readout_kernel(const __grid_const
         if (!kTransposed && args.z != nullptr) {
           float dot[4] = {0, 0, 0, 0};
 #pragma unroll
-          for (int k = 0; k < kDepth / 16; ++k) {
-            const auto z = Math::column([&](int j) { return vector[k * 16 + j]; });
-            Math::mma(dot, typename Math::A{{a[k][0], a[k][1], a[k][2], a[k][3]}}, z);
-          }
+          for (int k = 0; k < kDepth / 16; ++k)
+            Math::mma(dot, typename Math::A{{a[k][0], a[k][1], a[k][2], a[k][3]}}, z[k]);
 #pragma unroll
           for (int half = 0; half < 2; ++half)
             factor[half] /=
@@ -200,7 +217,7 @@ __global__ __launch_bounds__(kThreads, 1) void readout_kernel(const __grid_const
               for (int e = 0; e < 4; ++e) acc[j * 4 + e] += coefficient[e / 2] * (e % 2 == 0 ? v.x : v.y);
             }
           }
-          if (with_raw) {
+          if (args.raw_feature.map == FeatureMap::relu && with_raw) {
             // Read like the A of a product: element by element the same places as the accumulators.
 #pragma unroll
             for (int k = 0; k < 4; ++k) {
@@ -215,6 +232,34 @@ __global__ __launch_bounds__(kThreads, 1) void readout_kernel(const __grid_const
           if (row == warp * 16)
             put_boxes<E>(x + static_cast<std::uint32_t>(h * box_bytes), boxes.padded_rows, row, acc);
         }
+        if constexpr (kBoth) {
+          const PairFeature<E> second_feature(p.second_feature);
+#pragma unroll
+          for (int k = 0; k < kWidth / 16; ++k) {
+            load_matrices<false>(a[k], box_piece(raw + static_cast<std::uint32_t>(k / 4 * box_bytes), row + (lane & 15),
+                                                 k % 4 * 2 + (lane >> 4)));
+            second_feature.apply(a[k]);
+          }
+          sync_warpgroup(group);
+#pragma unroll
+          for (int h = 0; h < kDepthBoxes; ++h) {
+            float acc[32];
+            product_fence();
+            pin(acc);
+#pragma unroll
+            for (int k = 0; k < kWidth / 16; ++k)
+              warpgroup_product<E, true>(
+                  acc, a[k], product_operand(W + static_cast<std::uint32_t>((h * kKeys + k * 16) * kBoxRowBytes), 16),
+                  k > 0);
+            product_commit();
+            product_wait<0>();
+            pin(acc);
+#pragma unroll
+            for (float& value : acc) value *= p.second_factor;
+            if (row == warp * 16)
+              put_boxes<E>(raw + static_cast<std::uint32_t>(h * box_bytes), boxes.padded_rows, row, acc);
+          }
+        }
         fence_shared_writes();
         sync_warpgroup(group);
         if (warp == 0) {
@@ -223,6 +268,10 @@ __global__ __launch_bounds__(kThreads, 1) void readout_kernel(const __grid_const
           if (part < boxes.joined && box < boxes.per_block) {
             store_box(p.out, boxes.place(boxes.block(w.block), box, w.head * kWidth + b * kBoxColumns, w.batch),
                       stages + turn.at * stage_bytes + b * box_bytes + part * boxes.rows * kBoxRowBytes);
+            if constexpr (kBoth)
+              store_box(p.second, boxes.place(boxes.block(w.block), box, w.head * kWidth + b * kBoxColumns, w.batch),
+                        stages + turn.at * stage_bytes + (Sizes::kTileBoxes + b) * box_bytes +
+                            part * boxes.rows * kBoxRowBytes);
             commit_stores();
           }
           wait_stores_read();
@@ -237,13 +286,14 @@ __global__ __launch_bounds__(kThreads, 1) void readout_kernel(const __grid_const
 #endif
 }
 
-template <typename E, int kDepth, int kWidth, bool kTransposed>
-void launch_readout(Params<E>& p, std::int64_t rows, cudaStream_t stream) {
+template <typename E, int kDepth, int kWidth, bool kTransposed, bool kBoth = false>
+void launch_readout(Params<E>& p, cudaStream_t stream) {
   using Sizes = Layout<kDepth, kWidth>;
   const ReadoutArgs<E>& args = p.args;
   const Shape& shape = args.shape;
   const int heads = args.of_queries ? shape.heads : shape.kv_heads;
-  const bool with_raw = static_cast<bool>(args.raw) && args.raw_feature.map == FeatureMap::relu;
+  const bool with_raw = needs_raw(args, kBoth);
+  const std::int64_t rows = static_cast<std::int64_t>(shape.total_blocks) * heads;
   p.x = token_map(args.x, heads, shape.sequences, p.boxes);
   p.out = token_map(args.out, heads, shape.sequences, p.boxes);
   p.raw = with_raw ? token_map(args.raw, heads, shape.sequences, p.boxes) : p.x;
@@ -253,34 +303,42 @@ void launch_readout(Params<E>& p, std::int64_t rows, cudaStream_t stream) {
   p.matrices = stages_that_fit(1, Sizes::kFixedBytes + (kGroups + 1) * stage, Sizes::kMatrixBytes,
                                p.boxes.tiles < kGroups ? kMostMatrices : 2);
   p.stages = stages_that_fit(1, Sizes::kFixedBytes + p.matrices * Sizes::kMatrixBytes, stage, kMostStages);
-  launch("readout", readout_kernel<E, kDepth, kWidth, kTransposed>,
+  p.producers = p.boxes.tiles == 1 && p.stages >= 4 && p.matrices >= 4 ? 4 : 1;
+  if (p.producers > 1) {
+    p.stages -= p.stages % p.producers;
+    p.matrices -= p.matrices % p.producers;
+  }
+  launch("readout", readout_kernel<E, kDepth, kWidth, kTransposed, kBoth>,
          dim3(static_cast<unsigned>(std::min(p.items, multiprocessors()))), kThreads,
          static_cast<std::size_t>(p.matrices * Sizes::kMatrixBytes + p.stages * stage + Sizes::kFixedBytes), stream, p);
+}
+
+template <typename E>
+bool suits(const ReadoutArgs<E>& args, Boxes& boxes) {
+  const Shape& shape = args.shape;
+  const int heads = args.of_queries ? shape.heads : shape.kv_heads;
+  const std::int64_t rows = static_cast<std::int64_t>(shape.total_blocks) * heads;
+  constexpr std::int64_t kLimit = std::int64_t{1} << 31;
+  const auto narrow = [](int dim) { return dim == 64 || dim == 128; };
+  return !args.y && !args.denominator && args.diagonal == nullptr && PairFeature<E>::covers(args.x_feature) &&
+         PairFeature<E>::covers(args.raw_feature) && shape.initial == 0 && narrow(shape.key_dim) &&
+         narrow(shape.value_dim) && !(args.z != nullptr && args.transposed) && rows * shape.key_dim < kLimit &&
+         fits(args.x, heads) && fits(args.out, heads) && (!args.raw || fits(args.raw, heads)) && available() &&
+         find_boxes(shape, boxes);
 }
 
 }  // namespace
 
 template <typename E>
 bool read_out(const ReadoutArgs<E>& args, cudaStream_t stream) {
-  const Shape& shape = args.shape;
-  const int heads = args.of_queries ? shape.heads : shape.kv_heads;
-  const std::int64_t rows = static_cast<std::int64_t>(shape.total_blocks) * heads;
-  constexpr std::int64_t kLimit = std::int64_t{1} << 31;
-  const auto narrow = [](int dim) { return dim == 64 || dim == 128; };
   Params<E> p{.args = args};
-  const bool suits = !args.y && !args.denominator && args.diagonal == nullptr &&
-                     PairFeature<E>::covers(args.x_feature) && PairFeature<E>::covers(args.raw_feature) &&
-                     shape.initial == 0 && narrow(shape.key_dim) && narrow(shape.value_dim) &&
-                     !(args.z != nullptr && args.transposed) && rows * shape.key_dim < kLimit && fits(args.x, heads) &&
-                     fits(args.out, heads) && (!args.raw || fits(args.raw, heads)) && available() &&
-                     find_boxes(shape, p.boxes);
-  if (!suits) return false;
+  if (!suits(args, p.boxes)) return false;
   const auto run = [&]<int kDepth, int kWidth>() {
-    args.transposed ? launch_readout<E, kDepth, kWidth, true>(p, rows, stream)
-                    : launch_readout<E, kDepth, kWidth, false>(p, rows, stream);
+    args.transposed ? launch_readout<E, kDepth, kWidth, true>(p, stream)
+                    : launch_readout<E, kDepth, kWidth, false>(p, stream);
   };
-  const int depth = args.transposed ? shape.value_dim : shape.key_dim;
-  const int width = args.transposed ? shape.key_dim : shape.value_dim;
+  const int depth = args.transposed ? args.shape.value_dim : args.shape.key_dim;
+  const int width = args.transposed ? args.shape.key_dim : args.shape.value_dim;
   if (depth == 64) {
     width == 64 ? run.template operator()<64, 64>() : run.template operator()<64, 128>();
   } else {
@@ -289,6 +347,22 @@ bool read_out(const ReadoutArgs<E>& args, cudaStream_t stream) {
   return true;
 }
 
+template <typename E>
+bool read_out_keys(const ReadoutArgs<E>& d_k, const ReadoutArgs<E>& d_v, cudaStream_t stream) {
+  Params<E> p{.args = d_k};
+  const Shape& shape = d_k.shape;
+  if (shape.key_dim != shape.value_dim || !suits(d_k, p.boxes) || !suits(d_v, p.boxes)) return false;
+  p.second = token_map(d_v.out, shape.kv_heads, shape.sequences, p.boxes);
+  p.second_feature = d_v.x_feature;
+  p.second_factor = static_cast<float>(d_v.factor);
+  shape.key_dim == 64 ? launch_readout<E, 64, 64, true, true>(p, stream)
+                      : launch_readout<E, 128, 128, true, true>(p, stream);
+  return true;
+}
+
+template bool read_out_keys<__nv_bfloat16>(const ReadoutArgs<__nv_bfloat16>&, const ReadoutArgs<__nv_bfloat16>&,
+                                           cudaStream_t);
+template bool read_out_keys<__half>(const ReadoutArgs<__half>&, const ReadoutArgs<__half>&, cudaStream_t);
 template bool read_out<__nv_bfloat16>(const ReadoutArgs<__nv_bfloat16>&, cudaStream_t);
 template bool read_out<__half>(const ReadoutArgs<__half>&, cudaStream_t);
 

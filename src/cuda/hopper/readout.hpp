@@ -10,4 +10,8 @@ namespace mhla::cuda::hopper {
 template <typename E>
 bool read_out(const ReadoutArgs<E>& args, cudaStream_t stream);
 
+// dk and dv of the same keys in one pass; the arguments are those of the two calls.
+template <typename E>
+bool read_out_keys(const ReadoutArgs<E>& d_k, const ReadoutArgs<E>& d_v, cudaStream_t stream);
+
 }  // namespace mhla::cuda::hopper

@@ -126,10 +126,21 @@ CUtensorMap matrix_map(const E* data, std::int64_t rows, int columns, int box_ro
   return encode(kType<E>, data, 2, sizes, strides, box);
 }
 
+template <typename E>
+CUtensorMap store_map(const E* data, int units, int rows, int columns, int box_rows) {
+  const auto row = static_cast<cuuint64_t>(columns) * sizeof(E);
+  const cuuint64_t sizes[3] = {static_cast<cuuint64_t>(columns), static_cast<cuuint64_t>(rows),
+                               static_cast<cuuint64_t>(units)};
+  const cuuint64_t strides[2] = {row, row * static_cast<cuuint64_t>(rows)};
+  const cuuint32_t box[3] = {kBoxColumns, static_cast<cuuint32_t>(box_rows), 1};
+  return encode(kType<E>, data, 3, sizes, strides, box);
+}
+
 #define MHLA_INSTANTIATE(E)                                                                           \
   template CUtensorMap token_map<E>(const TokenTensor<E>&, int, int, const Boxes&);                   \
   template CUtensorMap token_map<const E>(const TokenTensor<const E>&, int, int, const Boxes&);       \
   template bool head_map<const E>(const TokenTensor<const E>&, int, int, const Boxes&, CUtensorMap&); \
+  template CUtensorMap store_map<E>(const E*, int, int, int, int);                                    \
   template CUtensorMap matrix_map<E>(const E*, std::int64_t, int, int);
 MHLA_INSTANTIATE(__nv_bfloat16)
 MHLA_INSTANTIATE(__half)

@@ -31,4 +31,9 @@ bool head_map(const TokenTensor<E>& x, int heads, int batch, const Boxes& boxes,
 template <typename E>
 CUtensorMap matrix_map(const E* data, std::int64_t rows, int columns, int box_rows);
 
+// Boxes of `box_rows` x kBoxColumns of the matrices of a store: `units` groups of `rows` rows of `columns` adjacent
+// elements. Rows past those of a unit are fetched as zeros and not stored.
+template <typename E>
+CUtensorMap store_map(const E* data, int units, int rows, int columns, int box_rows);
+
 }  // namespace mhla::cuda::hopper

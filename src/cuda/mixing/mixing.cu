@@ -3,6 +3,7 @@
 // and up to 256 blocks.
 #include <algorithm>
 
+#include "cuda/hopper/mixing.hpp"
 #include "cuda/mixing/mixing.hpp"
 #include "cuda/support/launch.hpp"
 #include "cuda/support/tiles.cuh"
@@ -323,6 +324,7 @@ __global__ void mix_sums_kernel(const __grid_constant__ MixingArgs<E> args) {
   T sum = 0;
   for (int h = 0; h < group; ++h) {
     const int query_head = kAdjoint ? unit.head * group + h : unit.head;
+#pragma unroll 8
     for (int k = unit.first(shape, row); k < unit.last(shape, row, 1); ++k) {
       const T weight =
           kAdjoint ? shape.mixing_weight<T>(query_head, k, row) : shape.mixing_weight<T>(query_head, row, k);
@@ -373,11 +375,8 @@ void launch_mixing(const MixingArgs<typename Math::Element>& args, cudaStream_t 
            resident_bytes<E, Grid>(weight_rows(shape), weight_columns(shape), depth), stream, args, column_tiles,
            parts);
   };
-  if (depth == 0 || rows == 0) {
-    if (rows > 0) stepped();
-  } else if constexpr (sizeof(E) == 2) {
-    const bool fits = rows <= 256 && depth <= 256 && (!kAdjoint || shape.heads == shape.kv_heads);
-    if (!fits) {
+  const auto resident_where_it_fits = [&] {
+    if (rows > 256 || depth > 256 || (kAdjoint && shape.heads != shape.kv_heads)) {
       stepped();
     } else if (rows <= 16) {
       resident(ResidentGrid<1, 4, 1, 8>{});
@@ -392,6 +391,11 @@ void launch_mixing(const MixingArgs<typename Math::Element>& args, cudaStream_t 
     } else {
       resident(ResidentGrid<4, 2, 4, 4>{});
     }
+  };
+  if (depth == 0 || rows == 0) {
+    if (rows > 0) stepped();
+  } else if constexpr (sizeof(E) == 2) {
+    if (!hopper::mix<E, kAdjoint>(args, stream)) resident_where_it_fits();
   } else {
     stepped();
   }
