@@ -1,3 +1,4 @@
+// The models of a benchmark: made, checked, timed.
 #include "cli/bench_model_run.hpp"
 
 #include <ATen/autocast_mode.h>

@@ -1,3 +1,4 @@
+// Search for the pretrained model.
 #include "cli/classify_model.hpp"
 
 #include <fmt/format.h>

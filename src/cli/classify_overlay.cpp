@@ -1,3 +1,4 @@
+// Drawing of overlays.
 #include "cli/classify_overlay.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Reading of stored cases.
 #include "cli/parity_case.hpp"
 
 namespace mhla::cli {

@@ -1,3 +1,4 @@
+// Statistics of every layer's matrices.
 #include "models/attention_statistics.hpp"
 
 namespace mhla::models {

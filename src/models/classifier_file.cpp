@@ -1,3 +1,4 @@
+// The metadata of classifier files.
 #include "models/classifier_file.hpp"
 
 #include <fmt/format.h>

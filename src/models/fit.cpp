@@ -1,3 +1,4 @@
+// Position embeddings and mixing matrices for other grids.
 #include "models/fit.hpp"
 
 #include <cmath>

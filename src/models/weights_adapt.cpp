@@ -1,3 +1,4 @@
+// Other names, moved biases and other sizes.
 #include "models/weights_adapt.hpp"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Which blocks and which matrix a layer uses on a grid.
 #include "nn/block_mixing.hpp"
 
 #include <algorithm>

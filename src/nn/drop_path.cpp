@@ -1,3 +1,4 @@
+// Stochastic depth: all factors of a pass in one draw, one multiply-add per branch.
 #include "nn/drop_path.hpp"
 
 #include <vector>

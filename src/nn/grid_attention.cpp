@@ -1,3 +1,4 @@
+// The authors' attention module, and softmax and linear attention in its place.
 #include <string>
 
 #include "mhla/neighbours_torch.hpp"

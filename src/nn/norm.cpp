@@ -1,3 +1,4 @@
+// LayerNorm and RMSNorm, with torch's own kernels.
 #include "nn/norm.hpp"
 
 namespace mhla::nn {

@@ -1,3 +1,4 @@
+// Softmax attention as timm has it.
 #include <string>
 
 #include "nn/attention.hpp"

@@ -1,3 +1,4 @@
+// Recomputation as an autograd function that keeps the block's input.
 #include "nn/recompute.hpp"
 
 #include <ATen/autocast_mode.h>

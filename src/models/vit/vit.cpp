@@ -1,3 +1,4 @@
+// The vision transformer from pixels to logits.
 #include "models/vit/vit.hpp"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Sizes by name, and what the presets mean.
 #include "models/vit/vit_design.hpp"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// The vision linear transformer from pixels to logits.
 #include "models/vlt/vlt.hpp"
 
 #include <fmt/format.h>

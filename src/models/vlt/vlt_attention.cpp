@@ -1,3 +1,4 @@
+// RALA, MHLA in its place, and softmax, all with rotary positions and a gate.
 #include "models/vlt/vlt_attention.hpp"
 
 #include <cmath>

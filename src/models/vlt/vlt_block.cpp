@@ -1,3 +1,4 @@
+// The block on tokens; 1x1 convolutions are matrix products.
 #include "models/vlt/vlt_block.hpp"
 
 #include "nn/convolution.hpp"

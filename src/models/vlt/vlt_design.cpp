@@ -1,3 +1,4 @@
+// Sizes by name, grids and blocks of the stages.
 #include "models/vlt/vlt_design.hpp"
 
 #include <fmt/format.h>

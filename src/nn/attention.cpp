@@ -1,10 +1,10 @@
 // The kinds of attention by name, and attention as a matrix.
+#include "nn/attention.hpp"
+
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
-
-#include "nn/attention.hpp"
 
 namespace mhla::nn {
 namespace {
