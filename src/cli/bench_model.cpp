@@ -39,7 +39,7 @@ struct ModelBenchOptions {
 constexpr std::int64_t kBatchTokensGpu = 65536, kBatchTokensCpu = 1024;
 
 torch::ScalarType scalar_type_of(const std::string& dtype) {
-  return dtype == "bf16" ? torch::kBFloat16 : dtype == "f16" ? torch::kHalf : torch::kFloat;
+  return dtype == "bf16" ? torch::kBFloat16 : torch::kFloat;
 }
 
 ModelBenchOptions model_bench_defaults(ModelBenchOptions options) {
@@ -211,7 +211,7 @@ void add_bench_model(CLI::App& bench, Outcome& outcome) {
       ->check(CLI::PositiveNumber)
       ->type_name("COUNT")
       ->capture_default_str();
-  command->add_option("--passes", options->passes, "infer: forward; train: forward, cross entropy, backward")
+  command->add_option("--passes", options->passes, "infer: forward; train: a whole step, with AdamW")
       ->delimiter(',')
       ->check(CLI::IsMember({"infer", "train"}))
       ->capture_default_str();
@@ -219,8 +219,8 @@ void add_bench_model(CLI::App& bench, Outcome& outcome) {
       ->check(CLI::PositiveNumber);
   command
       ->add_option("--dtype", options->dtype,
-                   "f32, bf16, f16; f32 unless given, on a GPU bf16. Training in half types is autocast")
-      ->check(CLI::IsMember({"f32", "bf16", "f16"}));
+                   "f32 or bf16; f32 unless given, on a GPU bf16, which for training is autocast")
+      ->check(CLI::IsMember({"f32", "bf16"}));
   command->add_flag("--no-lepe", options->without_lepe, "Leave out the local convolution on v, in all of them");
   command->add_flag("--recompute", options->recompute, "Recompute the activations of blocks in the backward pass");
   command->add_option("--threads", options->threads, "Threads; 0 is torch's own choice")->capture_default_str();

@@ -1,15 +1,21 @@
 // The models of a benchmark: made, checked, timed.
 #include "cli/bench_model_run.hpp"
 
-#include <ATen/autocast_mode.h>
 #include <fmt/format.h>
+
+#include <optional>
 
 #include "cli/measure.hpp"
 #include "cli/operator_call.hpp"
-#include "mhla/types.hpp"
+#include "mhla/torch.hpp"
+#include "train/adamw.hpp"
+#include "train/autocast.hpp"
+#include "train/parameters.hpp"
 
 namespace mhla::cli {
 namespace {
+
+constexpr double kLearningRate = 1e-4;
 
 // Training under autocast keeps parameters in float32; inference has them in the type of the benchmark.
 class BenchedModel {
@@ -22,6 +28,8 @@ class BenchedModel {
     model_->train(settings.training);
     check();
     if (low_ && !settings.training) model_->to(settings.dtype), images_ = images_.to(settings.dtype);
+    if (settings.training)
+      optimizer_.emplace(train::trained_parameters(*model_, model_->mixing_matrices()), train::AdamWOptions{});
   }
 
   void run() {
@@ -33,46 +41,31 @@ class BenchedModel {
     model_->zero_grad();
     at::Tensor loss;
     {
-      const Lowered lowered(settings_.device.type(), low_, settings_.dtype);
+      const train::Autocast autocast(settings_.device, low_);
       loss = torch::nn::functional::cross_entropy(model_->forward(images_), labels_);
     }
     loss.backward();
+    optimizer_->step(kLearningRate);
+    for (const at::Tensor& mixing : model_->mixing_matrices()) project_mixing_(mixing);
   }
 
   double relative_error() const { return relative_error_; }
   models::Classifier& model() { return *model_; }
 
  private:
-  class Lowered {
-   public:
-    Lowered(at::DeviceType device, bool on, at::ScalarType dtype) : device_(device) {
-      at::autocast::set_autocast_enabled(device_, on);
-      if (on) at::autocast::set_autocast_dtype(device_, dtype);
-    }
-    ~Lowered() {
-      at::autocast::set_autocast_enabled(device_, false);
-      at::autocast::clear_cache();
-    }
-    Lowered(const Lowered&) = delete;
-    Lowered& operator=(const Lowered&) = delete;
-
-   private:
-    at::DeviceType device_;
-  };
-
   static std::shared_ptr<models::Classifier> make(const models::ClassifierOptions& options) {
     torch::manual_seed(1);
     return models::make_classifier(options);
   }
 
-  // Logits of one image against double, for half types against float32; dropout and batch statistics are off.
+  // Logits of one image against double, for bf16 against float32; dropout and batch statistics are off.
   void check() {
     const torch::NoGradGuard no_gradient;
     const at::Tensor image = images_.slice(0, 0, 1);
     model_->eval();
     at::Tensor found, exact;
     {
-      const Lowered lowered(settings_.device.type(), low_, settings_.dtype);
+      const train::Autocast autocast(settings_.device, low_);
       found = model_->forward(image);
     }
     if (low_) {
@@ -84,7 +77,7 @@ class BenchedModel {
     }
     model_->train(settings_.training);
     relative_error_ = relative_rms(found, exact);
-    const double limit = settings_.dtype == torch::kFloat ? 1e-4 : settings_.dtype == torch::kHalf ? 2e-2 : 8e-2;
+    const double limit = low_ ? 8e-2 : 1e-4;
     if (!(relative_error_ <= limit))
       throw Error(fmt::format("{} with {} at {}: the logits are off by {:.1e}, more than {:.0e}", model_->options.model,
                               model_->options.attention.front(), model_->options.image_size[0], relative_error_,
@@ -94,6 +87,7 @@ class BenchedModel {
   ModelBenchSettings settings_;
   bool low_;
   std::shared_ptr<models::Classifier> model_;
+  std::optional<train::AdamW> optimizer_;
   at::Tensor images_, labels_;
   double relative_error_ = 0.0;
 };
@@ -104,9 +98,7 @@ ModelBenchRow row_of(BenchedModel& benched, const ModelBenchSettings& settings) 
                     .attention = options.attention.front(),
                     .pass = settings.training ? "train" : "infer",
                     .device = settings.device.is_cuda() ? "cuda" : "cpu",
-                    .dtype = settings.dtype == torch::kFloat  ? "f32"
-                             : settings.dtype == torch::kHalf ? "f16"
-                                                              : "bf16",
+                    .dtype = settings.dtype == torch::kFloat ? "f32" : "bf16",
                     .height = options.image_size[0],
                     .width = options.image_size[1],
                     .batch = settings.batch};

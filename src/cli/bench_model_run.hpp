@@ -19,7 +19,7 @@ struct ModelBenchRow {
   std::int64_t blocks = 0;             // M, of the first layer; 0 without MHLA
   std::int64_t batch = 0;
   double ms_median = 0.0, ms_p10 = 0.0, ms_p90 = 0.0;
-  std::size_t peak_bytes = 0;  // beyond the parameters
+  std::size_t peak_bytes = 0;  // beyond parameters and optimiser
   double rel_err = 0.0;        // of logits, against the same model in a higher precision
 
   double images_per_second() const { return 1e3 * static_cast<double>(batch) / ms_median; }
@@ -29,8 +29,8 @@ struct ModelBenchRow {
 
 struct ModelBenchSettings {
   torch::Device device = torch::kCPU;
-  torch::ScalarType dtype = torch::kFloat;
-  bool training = false;  // forward, cross entropy and backward; otherwise forward alone
+  torch::ScalarType dtype = torch::kFloat;  // or kBFloat16
+  bool training = false;  // whole steps: forward, cross entropy, backward, AdamW; otherwise forward alone
   std::int64_t batch = 1;
   double min_seconds = 0.5;  // of timing per model
 };
