@@ -154,7 +154,7 @@ class Call {
 
   TokenTensor<const E> differentiate_normalizer(const BackwardArgs& args) {
     sum_features<E>({.shape = shape_, .x = k_, .sums = z_}, stream_);
-    mix_sums<E>({.shape = shape_, .sums_from = z_, .sums_to = mixed_z_}, stream_);
+    mix_sums<E, false>({.shape = shape_, .sums_from = z_, .sums_to = mixed_z_}, stream_);
     const bool on_the_way = p_.options.masking != Masking::token_causal;
     if (!on_the_way)
       denominators<E>({.shape = shape_, .q = q_, .k = k_, .sums = mixed_z_, .denominator = denominator_}, stream_);

@@ -17,6 +17,9 @@ inline constexpr int kBoxColumns = 64;
 inline constexpr int kBoxRowBytes = 128;
 inline constexpr int kWarpgroup = 128;  // threads
 
+// The same for all lanes, and known to be so by the compiler.
+__device__ inline int warpgroup_id() { return __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / kWarpgroup, 0); }
+
 // ---- barriers
 
 using Barrier = std::uint64_t;

@@ -40,7 +40,7 @@ __global__ __launch_bounds__(kThreads, 1) void mixing_kernel(const __grid_consta
   unsigned char* const stages = shared + p.weight_boxes * weight_box_bytes;
   unsigned char* const out = stages + p.stages * stage_bytes;
   auto& small = *reinterpret_cast<Small*>(out + kGroups * kOutBuffers * kOutBytes);
-  const int group = static_cast<int>(threadIdx.x) / kWarpgroup, warp = static_cast<int>(threadIdx.x) / 32 % 4;
+  const int group = warpgroup_id(), warp = static_cast<int>(threadIdx.x) / 32 % 4;
   if (threadIdx.x == 0) {
     for (int s = 0; s < p.stages; ++s) {
       init_barrier(small.full + s, 1);

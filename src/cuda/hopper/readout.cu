@@ -95,16 +95,19 @@ __global__ __launch_bounds__(kThreads, 1) void readout_kernel(const __grid_const
 
   if (group == kGroups) {
     give_registers<32>();
-    // With one tile per item, four warps take turns at items; else one does all. Where a tile goes follows from how
-    // many came before it. A warp must not be two rounds of a ring ahead of another, so both rings have a multiple of
-    // four places.
-    if (warp >= p.producers) return;
-    for (int item = first + warp * step, number = warp; item < p.items;
+    // With one tile per item, four warps take turns at items; else the first fetches all and the second its numbers.
+    // Where a tile goes follows from how many came before it. A warp must not be two rounds of a ring ahead of another,
+    // so both rings have a multiple of four places when warps take turns.
+    const bool takes_turns = p.producers > 1, fetches = takes_turns || warp == 0;
+    const bool numbers = args.coefficient && (takes_turns || warp == 1);
+    if (!fetches && !numbers) return;
+    const int initial = takes_turns ? warp : 0;
+    for (int item = first + initial * step, number = initial; item < p.items;
          item += p.producers * step, number += p.producers) {
       const Work w = work(item);
       const Boxes::Block block = boxes.block(w.block);
       const int matrix_use = number / p.matrices, matrix_at = number - matrix_use * p.matrices;
-      if (lane == 0) {
+      if (fetches && lane == 0) {
         Barrier* const barrier = small.matrix_full + matrix_at;
         wait(small.matrix_empty + matrix_at, matrix_use % 2 ^ 1);
         const int vector_bytes = block_vector != nullptr ? kKeys * 4 : 0;
@@ -121,7 +124,7 @@ __global__ __launch_bounds__(kThreads, 1) void readout_kernel(const __grid_const
         const int sequence = number * boxes.tiles + tile, use = sequence / p.stages, stage = sequence - use * p.stages;
         Barrier* const barrier = small.full + stage;
         wait(small.empty + stage, use % 2 ^ 1);
-        if (args.coefficient) {
+        if (numbers) {
           for (int r = lane; r < boxes.padded_rows; r += 32) {
             const std::int64_t token = boxes.token(block, tile, r);
             copy_number(small.coefficients[stage] + r,
@@ -129,6 +132,7 @@ __global__ __launch_bounds__(kThreads, 1) void readout_kernel(const __grid_const
           }
           arrive_after_copies(barrier);
         }
+        if (!fetches) continue;
         if (lane == 0) arrive_expecting(barrier, stage_boxes * boxes.joined * boxes.rows * kBoxRowBytes);
         __syncwarp();
         // One copy per lane: box `part`, 64 columns of x or raw.

@@ -2,6 +2,7 @@
 // one ordered sum over splits, sequences and heads.
 #include <algorithm>
 
+#include "cuda/hopper/mixing_gradient.hpp"
 #include "cuda/mixing/mixing.hpp"
 #include "cuda/support/launch.hpp"
 #include "cuda/support/tiles.cuh"
@@ -153,13 +154,15 @@ __global__ void sum_kernel(const __grid_constant__ MixingGradientArgs<E> args, S
 }  // namespace
 
 std::size_t mixing_gradient_workspace(const Shape& shape, int most_blocks) {
-  return static_cast<std::size_t>(split_of(shape, most_blocks).unit_size()) *
-         static_cast<std::size_t>(shape.sequences * shape.heads);
+  const std::int64_t portable = split_of(shape, most_blocks).unit_size() * shape.sequences * shape.heads;
+  return static_cast<std::size_t>(std::max(portable, hopper::mixing_gradient_workspace(shape)));
 }
 
 template <typename Math>
 void mixing_gradient(const MixingGradientArgs<typename Math::Element>& args, int most_blocks, cudaStream_t stream) {
   using E = typename Math::Element;
+  if constexpr (sizeof(E) == 2)
+    if (hopper::mixing_gradient(args, stream)) return;
   const Shape& shape = args.shape;
   const Split split = split_of(shape, most_blocks);
   const int row_tiles = (split.rows + 63) / 64, column_tiles = (split.columns + 63) / 64;

@@ -5,39 +5,12 @@
 
 #include "cuda/hopper/mixing.hpp"
 #include "cuda/mixing/mixing.hpp"
+#include "cuda/mixing/unit.cuh"
 #include "cuda/support/launch.hpp"
 #include "cuda/support/tiles.cuh"
 
 namespace mhla::cuda {
 namespace {
-
-// One (sequence, head) of a mixing.
-template <bool kAdjoint>
-struct Unit {
-  SequenceRow s;
-  int head;  // query head, or kv head of the adjoint
-  int rows, depth;
-  std::int64_t from, to;  // first rows of the stores
-
-  __device__ Unit(const Shape& shape, int unit) {
-    const int heads = kAdjoint ? shape.kv_heads : shape.heads;
-    const int group = shape.heads / shape.kv_heads;
-    s = shape.sequence(unit / heads);
-    head = unit % heads;
-    rows = kAdjoint ? shape.entries(s) : s.blocks;
-    depth = kAdjoint ? s.blocks : shape.entries(s);
-    from = kAdjoint ? shape.mixed_row(s, head * group, 0) : shape.entry_row(s, head / group, 0);
-    to = kAdjoint ? shape.entry_row(s, head, 0) : shape.mixed_row(s, head, 0);
-  }
-
-  // Weights outside [first, last) are zero for the rows [row, row + count).
-  __device__ int first(const Shape& shape, int row) const {
-    return kAdjoint && shape.masking != Masking::none ? max(0, row - shape.initial) : 0;
-  }
-  __device__ int last(const Shape& shape, int row, int count) const {
-    return kAdjoint || shape.masking == Masking::none ? depth : min(depth, shape.initial + row + count);
-  }
-};
 
 template <typename E>
 __global__ void weights_kernel(const __grid_constant__ Shape shape, E* weights, int rows, int columns) {
@@ -310,46 +283,6 @@ __global__ __launch_bounds__(Grid::kThreads, 512 / Grid::kThreads) void resident
   }
 }
 
-// The same for z: one thread block per row, in full precision.
-template <typename E, bool kAdjoint>
-__global__ void mix_sums_kernel(const __grid_constant__ MixingArgs<E> args) {
-  using T = Accumulator<E>;
-  const Shape& shape = args.shape;
-  const Unit<kAdjoint> unit(shape, static_cast<int>(blockIdx.x));
-  const int row = static_cast<int>(blockIdx.y);
-  if (row >= unit.rows) return;
-  const int d = static_cast<int>(threadIdx.x);
-  if (d >= shape.key_pad) return;
-  const int group = kAdjoint ? shape.heads / shape.kv_heads : 1;
-  T sum = 0;
-  for (int h = 0; h < group; ++h) {
-    const int query_head = kAdjoint ? unit.head * group + h : unit.head;
-#pragma unroll 8
-    for (int k = unit.first(shape, row); k < unit.last(shape, row, 1); ++k) {
-      const T weight =
-          kAdjoint ? shape.mixing_weight<T>(query_head, k, row) : shape.mixing_weight<T>(query_head, row, k);
-      sum += weight * args.sums_from[(unit.from + h * unit.s.blocks + k) * shape.key_pad + d];
-    }
-  }
-  if constexpr (kAdjoint) {
-    const std::int64_t head = static_cast<std::int64_t>(unit.s.index) * shape.kv_heads + unit.head;
-    if (args.d_final_z != nullptr && d < shape.key_dim)
-      sum += args.d_final_z[(head * shape.final_blocks + shape.entry_block(row)) * shape.key_dim + d];
-    if (args.d_initial_z != nullptr && row < shape.initial && d < shape.key_dim)
-      args.d_initial_z[(head * shape.initial + row) * shape.key_dim + d] = sum;
-  }
-  args.sums_to[(unit.to + row) * shape.key_pad + d] = sum;
-}
-
-template <typename E, bool kAdjoint>
-void launch_sums(const MixingArgs<E>& args, cudaStream_t stream) {
-  const Shape& shape = args.shape;
-  launch("mixing of z", mix_sums_kernel<E, kAdjoint>,
-         dim3(static_cast<unsigned>(shape.sequences * (kAdjoint ? shape.kv_heads : shape.heads)),
-              static_cast<unsigned>(shape.uniform.blocks + (kAdjoint ? shape.initial : 0))),
-         (shape.key_pad + 31) / 32 * 32, 0, stream, args);
-}
-
 template <typename Math, bool kAdjoint>
 void launch_mixing(const MixingArgs<typename Math::Element>& args, cudaStream_t stream) {
   using E = typename Math::Element;
@@ -399,7 +332,7 @@ void launch_mixing(const MixingArgs<typename Math::Element>& args, cudaStream_t 
   } else {
     stepped();
   }
-  if (args.sums_to != nullptr) launch_sums<E, kAdjoint>(args, stream);
+  if (args.sums_to != nullptr) mix_sums<E, kAdjoint>(args, stream);
 }
 
 }  // namespace
@@ -413,10 +346,6 @@ void write_weights(const Shape& shape, E* weights, cudaStream_t stream) {
          256, 0, stream, shape, weights, rows, columns);
 }
 
-template <typename E>
-void mix_sums(const MixingArgs<E>& args, cudaStream_t stream) {
-  launch_sums<E, false>(args, stream);
-}
 template <typename Math>
 void mix(const MixingArgs<typename Math::Element>& args, cudaStream_t stream) {
   launch_mixing<Math, false>(args, stream);
@@ -430,10 +359,6 @@ template void write_weights<__nv_bfloat16>(const Shape&, __nv_bfloat16*, cudaStr
 template void write_weights<__half>(const Shape&, __half*, cudaStream_t);
 template void write_weights<float>(const Shape&, float*, cudaStream_t);
 template void write_weights<double>(const Shape&, double*, cudaStream_t);
-template void mix_sums<__nv_bfloat16>(const MixingArgs<__nv_bfloat16>&, cudaStream_t);
-template void mix_sums<__half>(const MixingArgs<__half>&, cudaStream_t);
-template void mix_sums<float>(const MixingArgs<float>&, cudaStream_t);
-template void mix_sums<double>(const MixingArgs<double>&, cudaStream_t);
 #define MHLA_INSTANTIATE(MATH)                                                      \
   template void mix<MATH>(const MixingArgs<typename MATH::Element>&, cudaStream_t); \
   template void mix_adjoint<MATH>(const MixingArgs<typename MATH::Element>&, cudaStream_t);

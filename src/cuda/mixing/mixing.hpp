@@ -36,8 +36,8 @@ struct MixingArgs {
 
 template <typename Math>
 void mix(const MixingArgs<typename Math::Element>& args, cudaStream_t stream);
-// z~ alone.
-template <typename E>
+// z alone, as mix() and mix_adjoint() do beside S.
+template <typename E, bool kAdjoint>
 void mix_sums(const MixingArgs<E>& args, cudaStream_t stream);
 template <typename Math>
 void mix_adjoint(const MixingArgs<typename Math::Element>& args, cudaStream_t stream);

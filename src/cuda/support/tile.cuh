@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cuda/support/math.cuh"
+#include "cuda/support/pair_feature.cuh"
 #include "cuda/support/shape.cuh"
 
 namespace mhla::cuda {
@@ -125,6 +126,18 @@ __device__ inline RowOffset row_offset(int place, int token_stride) {
 // phi over a tile in shared memory, for maps that clamp() does not cover; columns from `columns` on become zeros.
 template <int kRows, int kColumns, int kThreads, typename E>
 __device__ __noinline__ void apply_feature(E* tile, int columns, const Feature& feature) {
+  if constexpr (sizeof(E) == 2) {
+    if (PairFeature<E>::covers(feature) && columns >= kColumns) {
+      const PairFeature<E> pairs(feature);
+      for_each_piece<kRows, kColumns, kThreads, E>([&](int r, int c) {
+        auto& piece = reinterpret_cast<std::uint32_t(&)[4]>(tile[r * kPitch<E, kColumns> + c]);
+        std::uint32_t values[4] = {piece[0], piece[1], piece[2], piece[3]};
+        pairs.apply(values);
+        *reinterpret_cast<uint4*>(&piece) = make_uint4(values[0], values[1], values[2], values[3]);
+      });
+      return;
+    }
+  }
   for (int n = static_cast<int>(threadIdx.x); n < kRows * kColumns; n += kThreads) {
     const int r = n / kColumns, c = n % kColumns;
     E& e = tile[r * kPitch<E, kColumns> + c];
