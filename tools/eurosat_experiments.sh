@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Trains the models behind docs/results.md on a machine with one GPU, several at a time (small models leave a GPU idle
-# between their kernels):
+# Trains the models behind docs/results.md on a machine with one GPU, one after another (processes that share an H200
+# without a multi-process service slow each other down more than they fill it: seven at a time got 0.77 k images/s where
+# one alone had 5.8 k):
 #
 #   tools/eurosat_experiments.sh --data eurosat_rgb64.tar.gz [--out FOLDER] [STAGE...]
 #
@@ -10,15 +11,15 @@
 #   best   the model to ship: width 192, depth 12, patch 4, MHLA with LePE, 30 epochs, weights in half precision
 # Options:
 #   --mhla PROGRAM     build/release/bin/mhla unless given
-#   --jobs N           models trained at a time (5)
+#   --jobs N           models trained at a time (1)
 #   --budget SECONDS   after that, runs save a checkpoint and end; the same command later goes on (no limit)
 #   --width, --depth, --heads, --epochs of the small models (128, 6, 2, 10)
-#   --device, --workers as of `mhla train classify` (auto, 3)
+#   --device, --workers as of `mhla train classify` (auto, 12)
 # FOLDER (out/eurosat) gets one folder per run, with its log, metrics, report and weights. Finished runs are skipped.
 # tools/results_table.py makes the tables. The exit code is 0 where every run is finished.
 set -uo pipefail
 
-data= out=out/eurosat mhla=build/release/bin/mhla jobs=5 budget=0 device=auto workers=3
+data= out=out/eurosat mhla=build/release/bin/mhla jobs=1 budget=0 device=auto workers=12
 width=128 depth=6 heads=2 epochs=10
 attention_images=4
 stages=()
