@@ -191,6 +191,45 @@ TEST(Operator, RandomShapesMatchTheReferenceInEveryElementType) {
     }
 }
 
+// Heads of 64 and 128 columns, blocks of whole and of cut boxes, more heads than a GPU has multiprocessors: what
+// kernels for one chip take over from the portable ones.
+TEST(Operator, HeadsOfWholeTilesMatchTheReference) {
+  struct Tolerance {
+    DType dtype;
+    double value;
+  };
+  struct Form {
+    Partition partition;
+    std::int64_t batch, heads, key_dim, value_dim;
+  };
+  const std::vector<Form> forms = {
+      {Partition::grid({16, 16}, {4, 4}), 2, 2, 64, 64},
+      {Partition::line(192, 16), 1, 3, 64, 64},
+      {Partition::grid({8, 8}, {2, 2}), 30, 6, 64, 64},
+      {Partition::line(200, 64), 2, 2, 64, 64},
+      {Partition::line(130, 26), 1, 2, 128, 64},
+      {Partition::line(150, 25), 1, 2, 64, 128},
+      {Partition::by_extent({11, 14}, {4, 6}), 2, 2, 64, 64},
+      {Partition::by_extent({9, 8, 7}, {7, 6, 5}), 1, 2, 128, 128},
+      {Partition::line(1300, 16), 1, 1, 64, 64},
+  };
+  unsigned seed = 5000;
+  for (const Form& form : forms)
+    for (const auto& [dtype, tolerance] : {Tolerance{DType::f16, 2e-3}, Tolerance{DType::bf16, 8e-3}})
+      for (const auto normalizer : {Normalizer::none, Normalizer::paper}) {
+        Problem p = base_problem(form.partition);
+        p.dtype = dtype;
+        p.batch = form.batch;
+        p.heads = p.kv_heads = form.heads;
+        p.key_dim = form.key_dim;
+        p.value_dim = form.value_dim;
+        p.options.normalizer = normalizer;
+        if (normalizer == Normalizer::none) p.options.feature_eps = 0;
+        if (normalizer == Normalizer::none && dtype == DType::bf16) p.options.feature_map = FeatureMap::identity;
+        expect_matches_reference(OperatorCase(p, seed++), tolerance);
+      }
+}
+
 TEST(Operator, HeadsWiderThanTheKernelsAreRefusedByName) {
   Problem p = base_problem(Partition::line(70, 33));
   p.value_dim = test_device() == Device::cuda ? 257 : 4097;

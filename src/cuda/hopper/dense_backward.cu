@@ -13,7 +13,8 @@
 namespace mhla::cuda::hopper {
 namespace {
 
-constexpr int kMostGroups = 2, kTilesPerGroup = kDenseTokens / 64 / kMostGroups;
+constexpr int kMostGroups = 2;
+[[maybe_unused]] constexpr int kTilesPerGroup = kDenseTokens / 64 / kMostGroups;
 constexpr int kMostBlocks = kDenseTokens / kDenseBlock;
 
 template <typename E>
@@ -42,7 +43,7 @@ __device__ std::uint32_t positive(const std::uint32_t (&a)[4][4]) {
   }
   return bits;
 }
-__device__ inline void keep_where(float (&x)[32], std::uint32_t bits, float factor) {
+[[maybe_unused]] __device__ inline void keep_where(float (&x)[32], std::uint32_t bits, float factor) {
 #pragma unroll
   for (int n = 0; n < 32; ++n) x[n] = (bits >> n & 1) != 0 ? x[n] * factor : 0.0F;
 }

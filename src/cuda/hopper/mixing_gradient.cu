@@ -11,7 +11,8 @@
 namespace mhla::cuda::hopper {
 namespace {
 
-constexpr int kGroups = 4, kPairs = 2;  // a group's tiles of 64 x 64
+constexpr int kGroups = 4;
+[[maybe_unused]] constexpr int kPairs = 2;  // a group's tiles of 64 x 64
 constexpr int kThreads = kGroups * kWarpgroup + 32;
 constexpr int kMostStages = 6;
 constexpr int kEntryTiles = 2;  // of a thread block
