@@ -23,6 +23,8 @@ get_filename_component(torch_root "${torch_prefix}/../.." ABSOLUTE)
 set(torch_lib_dir "${torch_root}/lib")
 add_library(torch INTERFACE IMPORTED)
 target_include_directories(torch SYSTEM INTERFACE "${torch_root}/include" "${torch_root}/include/torch/csrc/api/include")
+# Published torch is built with NDEBUG, and the layout of some of its classes depends on it.
+target_compile_definitions(torch INTERFACE $<$<NOT:$<CONFIG:Release>>:NDEBUG>)
 target_link_libraries(torch INTERFACE "-Wl,--push-state,--no-as-needed,${torch_lib_dir}/libtorch.so,--pop-state"
                                       "${torch_lib_dir}/libtorch_cpu.so" "${torch_lib_dir}/libc10.so")
 
