@@ -75,7 +75,9 @@ def main():
     parser.add_argument("--half", action="store_true", help="store floating-point tensors in half precision")
     options = parser.parse_args()
     try:
-        checkpoint = torch.load(options.checkpoint, map_location="cpu", weights_only=True)
+        # Training scripts store their arguments beside the weights.
+        with torch.serialization.safe_globals([argparse.Namespace]):
+            checkpoint = torch.load(options.checkpoint, map_location="cpu", weights_only=True)
     except Exception as error:
         fail(f"{options.checkpoint} cannot be read: {error}")
     tensors = {}

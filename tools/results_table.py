@@ -87,7 +87,9 @@ def shipped_model(folder: Path) -> str:
     if not result["finished"]:
         return "not trained"
     numbers = result["results"]
-    return f"val {100.0 * numbers['val/top1']:.2f}, test {100.0 * numbers['test/top1']:.2f}"
+    keys = ["val/top1", "val/top5", "test/top1", "test/top5"]
+    header = ["validation top-1", "validation top-5", "test top-1", "test top-5"]
+    return table(header, [[f"{100.0 * numbers[key]:.2f}" for key in keys]])
 
 
 def main() -> int:

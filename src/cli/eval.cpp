@@ -58,6 +58,11 @@ void run_eval_classify(const EvalClassifyOptions& options) {
   const std::filesystem::path path = classifier_path(options.model);
   models::LoadedClassifier loaded = models::load_classifier(path, device);
   data::ImageLoader loader = open_loader(options, loaded, device);
+  for (const std::string& warning : loader.source().warnings()) options.output.text() << "note: " << warning << '\n';
+  const auto classes = static_cast<std::int64_t>(loader.source().classes().size());
+  if (classes != loaded.model->options.classes)
+    throw Error(fmt::format("{}: it knows {} classes and not their names, {} has {}", path.string(),
+                            loaded.model->options.classes, options.data, classes));
   const at::NoGradGuard no_grad;
   const auto alone = train::alone();
   ClassifyEvaluation evaluation{path.string(), fmt::format("{}, {}", options.data, options.split),

@@ -125,8 +125,11 @@ ClassifyImages open_classify_images(const TrainClassifyOptions& options, const C
   loading.train = false;
   const auto open = [&](const std::string& split) -> std::unique_ptr<data::ImageLoader> {
     if (std::ranges::find(splits, split) == splits.end()) return nullptr;
-    return std::make_unique<data::ImageLoader>(data::open_image_source(options.data, split, source->classes()),
-                                               loading);
+    const auto images_of_split = data::open_image_source(options.data, split, source->classes());
+    if (communicator.leads())
+      for (const std::string& warning : images_of_split->warnings())
+        options.output.text() << "note: " << warning << '\n';
+    return std::make_unique<data::ImageLoader>(images_of_split, loading);
   };
   images.validation = open("val");
   loading.rank = 0;  // one process judges the test images

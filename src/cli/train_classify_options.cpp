@@ -217,7 +217,8 @@ ClassifyRecipe resolve_recipe(const TrainClassifyOptions& options) {
   const std::int64_t side = small ? 64 : 224;
   model.image_size = options.image_size.empty() ? std::vector{side, side} : options.image_size;
   if (model.image_size.size() == 1) model.image_size.push_back(model.image_size[0]);
-  model.patch = options.patch.value_or(small ? 4 : 16);
+  const bool small_patches = small && model.model.starts_with("deit");  // others have a stem of their own
+  model.patch = options.patch.value_or(small_patches ? 4 : 16);
   model.drop_path = options.drop_path.value_or(small ? 0.0 : 0.1);
   model.lepe = !options.no_lepe;
   return recipe;

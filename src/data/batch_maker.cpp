@@ -100,6 +100,13 @@ Planes BatchMaker::planes_of(const OpenBatch& batch, std::int64_t i) const {
 // False where the image cannot be read.
 bool BatchMaker::write_image(std::int64_t index, const Planes& target) {
   if (is_bad_[index] != 0) return false;
+  const auto leave_out = [&](const std::string& why) {
+    is_bad_[index] = 1;
+    const std::lock_guard lock(report_mutex_);
+    ++bad_images_;
+    options_.report(why);
+    return false;
+  };
   io::Image loaded;
   const io::Image* image = &loaded;
   try {
@@ -110,17 +117,17 @@ bool BatchMaker::write_image(std::int64_t index, const Planes& target) {
       image = &cache_[index];
     }
   } catch (const Error& error) {
-    is_bad_[index] = 1;
-    const std::lock_guard lock(report_mutex_);
-    ++bad_images_;
-    options_.report(error.what());
-    return false;
+    return leave_out(error.what());
   }
-  if (options_.train) {
-    RandomStream random{options_.seed, epoch_, kSample, static_cast<std::uint64_t>(index)};
-    write_for_training(*image, options_.augmentation, options_.normalization, random, target);
-  } else {
-    write_for_evaluation(*image, options_.crop_fraction, options_.normalization, target);
+  try {
+    if (options_.train) {
+      RandomStream random{options_.seed, epoch_, kSample, static_cast<std::uint64_t>(index)};
+      write_for_training(*image, options_.augmentation, options_.normalization, random, target);
+    } else {
+      write_for_evaluation(*image, options_.crop_fraction, options_.normalization, target);
+    }
+  } catch (const Error& error) {
+    return leave_out(source_->name(index) + ": " + error.what());
   }
   return true;
 }

@@ -1,9 +1,13 @@
 // Separable resampling in float: along the columns, which makes one row of the result, then along that row.
 #include "data/resize.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+
+#include "mhla/types.hpp"
 
 namespace mhla::data {
 namespace {
@@ -90,6 +94,9 @@ io::Image resize_to_cover(const io::Image& image, std::int64_t height, std::int6
   const std::int64_t new_height = by_height ? height : std::max(height, image.height * width / image.width);
   const std::int64_t new_width = by_height ? std::max(width, image.width * height / image.height) : width;
   if (new_height == image.height && new_width == image.width) return image;
+  if (new_height > io::kMostPixels / new_width)
+    throw Error(fmt::format("{} x {} pixels are too long and narrow: covering {} x {} would take {} x {}", image.width,
+                            image.height, width, height, new_width, new_height));
   return resize(image, {0, 0, image.height, image.width}, new_height, new_width, interpolation);
 }
 

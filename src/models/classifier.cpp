@@ -15,14 +15,17 @@ namespace mhla::models {
 namespace {
 
 void check_pair_of_sizes(const char* name, const std::vector<std::int64_t>& values) {
-  if (values.size() != 2 || std::ranges::any_of(values, [](std::int64_t value) { return value < 1; }))
-    throw Error(
-        fmt::format("{} is [{}]; it must be two positive numbers, height and width", name, fmt::join(values, ", ")));
+  constexpr std::int64_t kMost = 1 << 16;
+  if (values.size() != 2 || std::ranges::any_of(values, [](std::int64_t value) { return value < 1 || value > kMost; }))
+    throw Error(fmt::format("{} is [{}]; it must be two numbers from 1 to {}, height and width", name,
+                            fmt::join(values, ", "), kMost));
 }
 
-void check_at_least(const char* name, std::int64_t value, std::int64_t least) {
-  if (value < least) throw Error(fmt::format("{} is {}; it must be at least {}", name, value, least));
+void check_range(const char* name, std::int64_t value, std::int64_t least, std::int64_t most) {
+  if (value < least || value > most) throw Error(fmt::format("{} is {}; it may be {} to {}", name, value, least, most));
 }
+
+}  // namespace
 
 void check_classifier_options(const ClassifierOptions& options) {
   if (options.preset != "paper" && options.preset != "reference")
@@ -31,17 +34,15 @@ void check_classifier_options(const ClassifierOptions& options) {
   for (const std::string& kind : options.attention) nn::parse_attention_kind(kind);
   check_pair_of_sizes("image_size", options.image_size);
   check_pair_of_sizes("blocks", options.blocks);
-  check_at_least("patch", options.patch, 1);
-  check_at_least("classes", options.classes, 1);
-  check_at_least("width", options.width, 0);
-  check_at_least("depth", options.depth, 0);
-  check_at_least("heads", options.heads, 0);
+  check_range("patch", options.patch, 1, 4096);
+  check_range("classes", options.classes, 1, 1 << 20);
+  check_range("width", options.width, 0, 1 << 16);
+  check_range("depth", options.depth, 0, 1024);
+  check_range("heads", options.heads, 0, 1 << 12);
   parse_mixing_init(options.mixing_init);
   if (!(options.drop_path >= 0.0 && options.drop_path < 1.0))
     throw Error(fmt::format("drop_path is {}; it must be at least 0 and less than 1", options.drop_path));
 }
-
-}  // namespace
 
 std::vector<at::Tensor> Classifier::mixing_matrices() {
   std::vector<at::Tensor> matrices;

@@ -71,4 +71,7 @@ bool is_mixing(const std::string& parameter_name);  // by its name, ...piece_att
 // Initial values come from torch's generator (torch::manual_seed). Throws an Error that names the wrong option.
 std::shared_ptr<Classifier> make_classifier(const ClassifierOptions& options);
 
+// Throws an Error that names the first option no model can have.
+void check_classifier_options(const ClassifierOptions& options);
+
 }  // namespace mhla::models

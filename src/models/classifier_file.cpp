@@ -3,6 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "mhla/types.hpp"
 #include "models/weights.hpp"
 
@@ -40,6 +43,12 @@ ClassifierFacts stored_facts(const io::SafeTensors& file, std::int64_t classes) 
   if (!facts.classes.empty() && static_cast<std::int64_t>(facts.classes.size()) != classes)
     throw Error(fmt::format("{}: metadata \"{}\" has {} names for {} classes", file.source(), kClasses,
                             facts.classes.size(), classes));
+  const Preprocessing& pixels = facts.preprocessing;
+  if (!std::ranges::all_of(pixels.std, [](double x) { return x > 0 && std::isfinite(x); }) ||
+      !std::ranges::all_of(pixels.mean, [](double x) { return std::isfinite(x); }) ||
+      !(pixels.crop_fraction >= 0.01 && pixels.crop_fraction <= 1))
+    throw Error(fmt::format("{}: metadata \"{}\" must have finite means, positive std and a crop_fraction of 0.01 to 1",
+                            file.source(), kPreprocessing));
   return facts;
 }
 
@@ -60,7 +69,9 @@ std::optional<ClassifierOptions> stored_options(const io::SafeTensors& file) {
   const io::Json config = metadata_of(file, kConfig);
   if (config.is_null()) return std::nullopt;
   try {
-    return config.get<ClassifierOptions>();
+    const auto options = config.get<ClassifierOptions>();
+    check_classifier_options(options);
+    return options;
   } catch (const Error& error) {
     throw Error(fmt::format("{}: metadata \"{}\": {}", file.source(), kConfig, error.what()));
   }

@@ -28,6 +28,8 @@ TEST(ImageFiles, OddOnesAreReadOrNamed) {
   io::write_file(folder / "train/good/one.jpg", mhla::testing::make_jpeg({1, 1, {255, 0, 0}}));
   io::write_file(folder / "train/odd/cut.jpg", std::span(whole).first(whole.size() / 2));
   io::write_file(folder / "train/odd/text.jpg", std::string_view("not an image"));
+  io::write_file(folder / "train/odd/thin.png",
+                 mhla::testing::make_png(1, 600000, std::vector<std::uint8_t>(3 * 600000, 7)));
   io::write_file(folder / "train/odd/whole.jpg", whole);
   std::filesystem::create_directories(folder / "train/void");
 
@@ -42,14 +44,16 @@ TEST(ImageFiles, OddOnesAreReadOrNamed) {
   loader.start(0);
   const auto batch = loader.next();
   ASSERT_TRUE(batch && !loader.next());
-  EXPECT_EQ(batch->bad, 2);
+  EXPECT_EQ(batch->bad, 3);
   EXPECT_TRUE(at::equal(batch->labels, at::tensor({0, 0, 0, 1}, at::kLong)));
   EXPECT_TRUE(batch->images.isfinite().all().item<bool>());
   std::ranges::sort(messages);
-  ASSERT_EQ(messages.size(), 2U);
+  ASSERT_EQ(messages.size(), 3U);
   EXPECT_TRUE(messages[0].starts_with((folder / "train/odd/cut.jpg").string() + ": damaged JPEG: ")) << messages[0];
   EXPECT_EQ(messages[1],
             (folder / "train/odd/text.jpg").string() + ": neither JPEG nor PNG; it begins with \"not an i\"");
+  EXPECT_NE(messages[2].find("odd/thin.png: 600000 x 1 pixels are too long and narrow"), std::string::npos)
+      << messages[2];
 }
 
 TEST(ImageFiles, TheExampleDataIsBalancedAndWhole) {

@@ -154,5 +154,34 @@ TEST_F(Weights, AClassifierFileWithoutItsConfigIsRefused) {
   }
 }
 
+TEST_F(Weights, NonsenseInAClassifierFileIsRefusedByName) {
+  const auto saved = model(small_options());
+  const auto refused = [&](const char* key, const io::Json& value, const std::string& reason) {
+    io::Json metadata = {{"mhla.config", saved->options}};
+    metadata[key] = value;
+    save_weights(*saved, file_, metadata);
+    try {
+      load_classifier(file_);
+      ADD_FAILURE() << key << " " << value;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(reason), std::string::npos) << error.what();
+    }
+  };
+  const auto config = [&](const char* option, const io::Json& value) {
+    io::Json changed = saved->options;
+    changed[option] = value;
+    return changed;
+  };
+  const auto pixels = [](const io::Json& std, double crop) {
+    return io::Json{{"mean", {0.5, 0.5, 0.5}}, {"std", std}, {"crop_fraction", crop}};
+  };
+  refused("mhla.config", config("patch", 0), "patch is 0; it may be 1 to 4096");
+  refused("mhla.config", config("image_size", io::Json::array()), "image_size is []");
+  refused("mhla.config", config("width", 1000000000000), "width is 1000000000000");
+  refused("mhla.config", config("depth", 100000000), "depth is 100000000");
+  refused("mhla.preprocessing", pixels({0.0, 1.0, 1.0}, 1.0), "positive std");
+  refused("mhla.preprocessing", pixels({1.0, 1.0, 1.0}, 1e-6), "crop_fraction of 0.01 to 1");
+}
+
 }  // namespace
 }  // namespace mhla::models
