@@ -29,7 +29,7 @@ TEST(ImageFiles, OddOnesAreReadOrNamed) {
   io::write_file(folder / "train/odd/cut.jpg", std::span(whole).first(whole.size() / 2));
   io::write_file(folder / "train/odd/text.jpg", std::string_view("not an image"));
   io::write_file(folder / "train/odd/thin.png",
-                 mhla::testing::make_png(1, 600000, std::vector<std::uint8_t>(3 * 600000, 7)));
+                 mhla::testing::make_png(1, 600000, std::vector<std::uint8_t>(3 * 600000, 7), {}));
   io::write_file(folder / "train/odd/whole.jpg", whole);
   std::filesystem::create_directories(folder / "train/void");
 

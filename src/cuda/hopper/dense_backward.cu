@@ -317,12 +317,13 @@ bool dense_backward(const DenseBackwardArgs<E>& args, cudaStream_t stream) {
   Params<E> p{.args = args};
   const int heads = shape.heads;
   if (!PairFeature<E>::covers(shape.feature) || !fits(args.q, heads) || !fits(args.k, heads) || !fits(args.v, heads) ||
-      !fits(args.o, heads) || !fits(args.d_o, heads) || !fits(args.d_q, heads) || !fits(args.d_k, heads) ||
-      !fits(args.d_v, heads) || !suits_dense(shape, p.boxes))
+      (args.normalize && !fits(args.o, heads)) || !fits(args.d_o, heads) || !fits(args.d_q, heads) ||
+      !fits(args.d_k, heads) || !fits(args.d_v, heads) || !suits_dense(shape, p.boxes))
     return false;
   const int batch = shape.sequences;
   if (!head_map(args.q, heads, batch, p.boxes, p.q) || !head_map(args.k, heads, batch, p.boxes, p.k) ||
-      !head_map(args.v, heads, batch, p.boxes, p.v) || !head_map(args.o, heads, batch, p.boxes, p.o) ||
+      !head_map(args.v, heads, batch, p.boxes, p.v) ||
+      !head_map(args.normalize ? args.o : args.q, heads, batch, p.boxes, p.o) ||  // read with a normaliser only
       !head_map(args.d_o, heads, batch, p.boxes, p.d_o))
     return false;
   p.d_q = token_map(args.d_q, heads, batch, p.boxes);

@@ -121,8 +121,8 @@ bool mix(const MixingArgs<E>& args, cudaStream_t stream) {
   constexpr int kMostBlocks = 256;
   const int blocks = shape.uniform.blocks;
   if (shape.masking != Masking::none || shape.packed != nullptr || shape.initial > 0 || shape.mixing_per_head ||
-      shape.heads != shape.kv_heads || blocks > kMostBlocks || blocks == 0 || args.d_final_S != nullptr ||
-      shape.matrix_size() < kBoxColumns || !available())
+      shape.heads != shape.kv_heads || blocks > kMostBlocks || blocks == 0 || shape.sequences == 0 ||
+      args.d_final_S != nullptr || shape.matrix_size() < kBoxColumns || !available())
     return false;
   const int units = shape.sequences * shape.heads;
   Params p{};

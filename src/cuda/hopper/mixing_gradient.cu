@@ -170,8 +170,9 @@ bool mixing_gradient(const MixingGradientArgs<E>& args, cudaStream_t stream) {
   const Shape& shape = args.shape;
   const int blocks = shape.uniform.blocks;
   if (shape.masking != Masking::none || shape.packed != nullptr || shape.initial > 0 || shape.mixing_per_head ||
-      shape.heads != shape.kv_heads || blocks > kMostBlocks || blocks == 0 || shape.mixing_blocks != blocks ||
-      args.diagonal != nullptr || args.pairs != nullptr || shape.matrix_size() < kBoxColumns || !available())
+      shape.heads != shape.kv_heads || blocks > kMostBlocks || blocks == 0 || shape.sequences == 0 ||
+      shape.mixing_blocks != blocks || args.diagonal != nullptr || args.pairs != nullptr ||
+      shape.matrix_size() < kBoxColumns || !available())
     return false;
   const int units = shape.sequences * shape.heads, columns = static_cast<int>(shape.matrix_size());
   Params p{};

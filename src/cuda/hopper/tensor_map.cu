@@ -40,11 +40,13 @@ constexpr CUtensorMapDataType kType =
 }  // namespace
 
 bool find_boxes(const Shape& shape, Boxes& boxes) {
-  if (shape.packed != nullptr || shape.filled > 0 || shape.uniform.tokens == 0) return false;
+  if (shape.packed != nullptr || shape.filled > 0 || shape.uniform.tokens == 0 || shape.sequences == 0) return false;
   int counts[3] = {1, 1, 1};
   if (shape.is_line) {
     boxes.sizes[2] = static_cast<int>(shape.uniform.tokens);
-    boxes.extents[2] = shape.capacity;
+    // A single block may be longer than the sequence: what is past its last tile is left alone.
+    const auto tokens = static_cast<int>((shape.uniform.tokens + kTileRows - 1) / kTileRows * kTileRows);
+    boxes.extents[2] = std::min(shape.capacity, tokens);
     counts[2] = shape.uniform.blocks;
   } else {
     for (int axis = 0; axis < 3; ++axis) {

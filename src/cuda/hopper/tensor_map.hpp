@@ -15,7 +15,7 @@ bool find_boxes(const Shape& shape, Boxes& boxes);
 // Heads next to each other, rows on 16-byte borders.
 template <typename E>
 bool fits(const TokenTensor<E>& x, int heads) {
-  return x.vectors && x.token_stride > 0 && (heads == 1 || x.head_stride == x.dim) && x.batch_stride >= 0;
+  return x.vectors && x.token_stride > 0 && (heads == 1 || x.head_stride == x.dim) && x.batch_stride > 0;
 }
 
 // Boxes of kBoxColumns columns of a token tensor.
