@@ -54,8 +54,11 @@ ModelBenchOptions model_bench_defaults(ModelBenchOptions options) {
   return options;
 }
 
-// The attentions at one size; MHLA once for every number of blocks the grid has room for.
-std::vector<models::ClassifierOptions> contestants_at(const ModelBenchOptions& options, std::int64_t size) {
+// The attentions at one size; MHLA once for every number of blocks the grid has room for. leave_out hears of the
+// others.
+template <typename LeaveOut>
+std::vector<models::ClassifierOptions> contestants_at(const ModelBenchOptions& options, std::int64_t size,
+                                                      LeaveOut&& leave_out) {
   std::vector<models::ClassifierOptions> result;
   models::ClassifierOptions one;
   one.model = options.model;
@@ -72,6 +75,9 @@ std::vector<models::ClassifierOptions> contestants_at(const ModelBenchOptions& o
       const bool room = blocks * options.patch <= size;
       if (attention != "mhla" ? blocks == options.blocks.front() : room) result.push_back(one);
       if (attention != "mhla") result.back().blocks = {1, 1};
+      if (attention == "mhla" && !room)
+        leave_out(fmt::format("mhla at {} px: {} blocks of patches of {} need {} px", size, blocks, options.patch,
+                              blocks * options.patch));
     }
   }
   return result;
@@ -98,9 +104,8 @@ ModelBenchFindings measure_models(const ModelBenchOptions& options) {
           .batch = options.batch > 0 ? options.batch : std::max<std::int64_t>(1, tokens / (side * side)),
           .min_seconds = *options.min_time};
       try {
-        const auto rows = run_model_benchmark(contestants_at(options, size), settings, [&](const std::string& why) {
-          findings.left_out.push_back(pass + " " + why);
-        });
+        const auto leave_out = [&](const std::string& why) { findings.left_out.push_back(pass + " " + why); };
+        const auto rows = run_model_benchmark(contestants_at(options, size, leave_out), settings, leave_out);
         findings.rows.insert(findings.rows.end(), rows.begin(), rows.end());
       } catch (const std::exception& error) {
         findings.failed.push_back(fmt::format("{}: {}", what, error.what()));

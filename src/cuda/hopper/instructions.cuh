@@ -116,15 +116,15 @@ __device__ inline void store_matrix_box(const CUtensorMap& map, int column, int 
                "r"(shared_address(from)), "r"(column), "r"(row)
                : "memory");
 }
-__device__ inline void load_store_box(void* to, const CUtensorMap& map, int column, int row, int unit,
-                                      Barrier* barrier) {
+__device__ inline void load_unit_box(void* to, const CUtensorMap& map, int column, int row, int unit,
+                                     Barrier* barrier) {
   asm volatile(
       "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];" ::
           "r"(shared_address(to)),
       "l"(&map), "r"(shared_address(barrier)), "r"(column), "r"(row), "r"(unit)
       : "memory");
 }
-__device__ inline void store_store_box(const CUtensorMap& map, int column, int row, int unit, const void* from) {
+__device__ inline void store_unit_box(const CUtensorMap& map, int column, int row, int unit, const void* from) {
   asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(&map),
                "r"(shared_address(from)), "r"(column), "r"(row), "r"(unit)
                : "memory");

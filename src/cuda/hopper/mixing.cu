@@ -63,8 +63,8 @@ __global__ __launch_bounds__(kThreads, 1) void mixing_kernel(const __grid_consta
       wait(small.empty + turn.at, turn.parity ^ 1);
       arrive_expecting(small.full + turn.at, stage_bytes);
       for (int b = 0; b < p.boxes; ++b)
-        load_store_box(stages + turn.at * stage_bytes + b * box_bytes, p.from, column + b * kBoxColumns, 0, unit,
-                       small.full + turn.at);
+        load_unit_box(stages + turn.at * stage_bytes + b * box_bytes, p.from, column + b * kBoxColumns, 0, unit,
+                      small.full + turn.at);
     }
     return;
   }
@@ -102,7 +102,7 @@ __global__ __launch_bounds__(kThreads, 1) void mixing_kernel(const __grid_consta
         fence_shared_writes();
         sync_warpgroup(group);
         if (threadIdx.x % kWarpgroup == 0) {
-          store_store_box(p.to, column + b * kBoxColumns, tile * 64, unit, to);
+          store_unit_box(p.to, column + b * kBoxColumns, tile * 64, unit, to);
           commit_stores();
         }
       }

@@ -59,8 +59,8 @@ __global__ __launch_bounds__(kThreads, 1) void gradient_kernel(const __grid_cons
       unsigned char* const to = shared + turn.at * stage_bytes;
       wait(small.empty + turn.at, turn.parity ^ 1);
       arrive_expecting(small.full + turn.at, p.box_rows * kBoxRowBytes + entry_bytes);
-      load_store_box(to, p.d_mixed, column, 0, unit, small.full + turn.at);
-      load_store_box(to + row_bytes, p.S, column, entry0, unit, small.full + turn.at);
+      load_unit_box(to, p.d_mixed, column, 0, unit, small.full + turn.at);
+      load_unit_box(to + row_bytes, p.S, column, entry0, unit, small.full + turn.at);
     }
     return;
   }
