@@ -9,8 +9,10 @@
 #include "mhla/partition.hpp"
 #include "mhla/types.hpp"
 #include "nn/block_mixing.hpp"
+#include "nn/branch.hpp"
 #include "nn/grid.hpp"
 #include "nn/norm.hpp"
+#include "nn/qkv_features.hpp"
 
 namespace mhla::nn {
 
@@ -20,7 +22,7 @@ AttentionKind parse_attention_kind(std::string_view text);
 
 class Attention : public torch::nn::Module {
  public:
-  virtual at::Tensor forward(const at::Tensor& x, Grid grid) = 0;
+  virtual Branch forward(const at::Tensor& x, Grid grid) = 0;
 
   // How much each token looks at each other one, [B, H, N, N]; rows sum to one, or to zero
   // where a query has no feature in common with any key. O(N^2), for looking at.
@@ -41,7 +43,7 @@ class PlainAttention : public Attention {
  public:
   PlainAttention(std::int64_t dim, std::int64_t heads);
 
-  at::Tensor forward(const at::Tensor& x, Grid grid) override;
+  Branch forward(const at::Tensor& x, Grid grid) override;
   at::Tensor weights(const at::Tensor& x, Grid grid) override;
 
   const std::int64_t heads;
@@ -67,22 +69,18 @@ class GridAttention : public Attention {
  public:
   explicit GridAttention(const GridAttentionOptions& options);
 
-  at::Tensor forward(const at::Tensor& x, Grid grid) override;
+  Branch forward(const at::Tensor& x, Grid grid) override;
   at::Tensor weights(const at::Tensor& x, Grid grid) override;
   at::Tensor mixing() override;
 
   const GridAttentionOptions options;
 
  private:
-  struct Projected {
-    at::Tensor q, k, v;  // [B, N, H, D]; q and k after norm and feature map
-  };
-  Projected project(const at::Tensor& x);
+  Qkv projected(const at::Tensor& x);
 
   Norm norm_ = nullptr, q_norm_ = nullptr, k_norm_ = nullptr;
-  torch::nn::Linear to_qkv_ = nullptr;
+  torch::nn::Linear to_qkv_ = nullptr, out_ = nullptr;
   BlockMixing mixing_ = nullptr;  // none for softmax
-  torch::nn::Sequential to_out_ = nullptr;
   torch::nn::Conv2d lepe_ = nullptr;
 };
 

@@ -11,9 +11,8 @@ namespace mhla::nn {
 inline torch::nn::Conv2d depthwise(std::int64_t channels, std::int64_t side) {
   return torch::nn::Conv2d(torch::nn::Conv2dOptions(channels, channels, side).groups(channels).padding(side / 2));
 }
-inline at::Tensor convolved(torch::nn::Conv2d& convolution, const at::Tensor& tokens, Grid grid) {
-  return as_tokens(convolution->forward(as_image(tokens, grid)));
-}
+// base + the convolution of the tokens.
+at::Tensor add_convolved(const at::Tensor& base, torch::nn::Conv2d& convolution, const at::Tensor& tokens, Grid grid);
 
 // A 1x1 convolution is a linear layer.
 inline torch::nn::Conv2d pointwise(std::int64_t from, std::int64_t to) {

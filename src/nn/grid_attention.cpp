@@ -1,7 +1,6 @@
 // The authors' attention module, and softmax and linear attention in its place.
 #include <string>
 
-#include "mhla/neighbours_torch.hpp"
 #include "mhla/torch.hpp"
 #include "nn/attention.hpp"
 #include "nn/convolution.hpp"
@@ -26,29 +25,24 @@ GridAttention::GridAttention(const GridAttentionOptions& options) : options(opti
   if (options.kind == AttentionKind::mhla)
     mixing_ = register_module("piece_attn", BlockMixing(options.partition, options.mixing, options.mixing_frozen));
   if (options.kind == AttentionKind::linear) mixing_ = register_module("piece_attn", BlockMixing());
-  to_out_ = register_module("to_out", torch::nn::Sequential(torch::nn::Linear(dim, dim)));
+  out_ = torch::nn::Linear(dim, dim);
+  register_module("to_out", torch::nn::Sequential(out_));
 }
 
 at::Tensor GridAttention::mixing() { return mixing_ ? mixing_->weight : at::Tensor(); }
 
-GridAttention::Projected GridAttention::project(const at::Tensor& x) {
+Qkv GridAttention::projected(const at::Tensor& x) {
   const at::Tensor input = norm_ ? norm_->forward(x) : x;
-  // Unbinding, whose gradient is one stack, rather than slicing, whose gradients are padded and summed.
-  const auto parts = to_qkv_->forward(input).unflatten(-1, {3, options.heads, -1}).unbind(2);
   const bool softmax = options.kind == AttentionKind::softmax;
-  const auto features = [&](const at::Tensor& part, const Norm& norm) {
-    return std::get<0>(neighbours::rotary_features(part, std::nullopt,
-                                                   {.norm = neighbours::NormScope::channels,
-                                                    .weight = norm->weight,
-                                                    .norm_eps = options.norm_eps,
-                                                    .feature_map = softmax ? FeatureMap::identity : FeatureMap::relu,
-                                                    .feature_eps = softmax ? 0.0 : options.feature_eps}));
-  };
-  return {features(parts[0], q_norm_), features(parts[1], k_norm_), parts[2]};
+  return qkv_features(to_qkv_->forward(input), q_norm_->weight, k_norm_->weight,
+                      {.heads = options.heads,
+                       .norm_eps = options.norm_eps,
+                       .feature_map = softmax ? FeatureMap::identity : FeatureMap::relu,
+                       .feature_eps = softmax ? 0.0 : options.feature_eps});
 }
 
-at::Tensor GridAttention::forward(const at::Tensor& x, Grid grid) {
-  const auto [q, k, v] = project(x);
+Branch GridAttention::forward(const at::Tensor& x, Grid grid) {
+  const auto [q, k, v, v_again] = projected(x);
   at::Tensor o;
   if (options.kind == AttentionKind::softmax) {
     o = at::scaled_dot_product_attention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)).transpose(1, 2);
@@ -61,12 +55,12 @@ at::Tensor GridAttention::forward(const at::Tensor& x, Grid grid) {
                    .normalizer = linear ? Normalizer::paper : options.normalizer});
   }
   o = o.flatten(2);
-  if (lepe_) o = o + convolved(lepe_, v.flatten(2), grid);
-  return to_out_->forward(o);
+  if (lepe_) o = add_convolved(o, lepe_, v_again.flatten(2), grid);
+  return project(out_, o);
 }
 
 at::Tensor GridAttention::weights(const at::Tensor& x, Grid grid) {
-  const auto [q, k, v] = project(x);
+  const auto [q, k, v, v_again] = projected(x);
   if (options.kind == AttentionKind::softmax) return softmax_weights(q, k);
   const auto [partition, mixing] = mixing_->on(grid, x.device());
   return feature_weights(q, k, mixing, partition);

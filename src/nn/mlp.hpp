@@ -3,7 +3,12 @@
 
 #include <torch/torch.h>
 
+#include "nn/branch.hpp"
+
 namespace mhla::nn {
+
+// gelu(x + bias), in one pass over memory where there is a kernel for it. x: [.., C]; bias: [C].
+at::Tensor bias_gelu(const at::Tensor& x, const at::Tensor& bias);
 
 class MlpImpl : public torch::nn::Module {
  public:
@@ -11,7 +16,9 @@ class MlpImpl : public torch::nn::Module {
       : fc1(register_module("fc1", torch::nn::Linear(dim, hidden))),
         fc2(register_module("fc2", torch::nn::Linear(hidden, dim))) {}
 
-  at::Tensor forward(const at::Tensor& x) { return fc2->forward(at::gelu(fc1->forward(x))); }
+  Branch forward(const at::Tensor& x) {
+    return project(fc2, x.is_cuda() ? bias_gelu(at::linear(x, fc1->weight), fc1->bias) : at::gelu(fc1->forward(x)));
+  }
 
   torch::nn::Linear fc1, fc2;
 };

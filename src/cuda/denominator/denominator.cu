@@ -147,6 +147,13 @@ __global__ void normalized_gradient_kernel(const __grid_constant__ NormalizedGra
     const int n = base + static_cast<int>(threadIdx.x) / kLanes;
     const bool valid = n < at.tokens.count();
     const std::int64_t token = at.tokens[valid ? n : 0];
+    alignas(16) E gradient[kVector] = {}, output[kVector] = {};
+    const auto load_outputs = [&](int c) {
+      load(d_o.row(token) + c, gradient, shape.value_dim - c, args.d_o.vectors);
+      load(o.row(token) + c, output, shape.value_dim - c, args.o.vectors);
+    };
+    // Under way while the denominator is found.
+    if (lane * kVector < shape.value_dim) load_outputs(lane * kVector);
     T denominator = 0;
     if (args.z != nullptr) {
       const T* const z = args.z + at.row * shape.key_pad;
@@ -164,9 +171,8 @@ __global__ void normalized_gradient_kernel(const __grid_constant__ NormalizedGra
     const T inverse = T(1) / denominator;
     T dot = 0;
     for (int c = lane * kVector; c < shape.value_dim; c += kLanes * kVector) {
-      alignas(16) E gradient[kVector], output[kVector], scaled[kVector];
-      load(d_o.row(token) + c, gradient, shape.value_dim - c, args.d_o.vectors);
-      load(o.row(token) + c, output, shape.value_dim - c, args.o.vectors);
+      alignas(16) E scaled[kVector];
+      if (c != lane * kVector) load_outputs(c);
 #pragma unroll
       for (int e = 0; e < kVector; ++e) {
         dot += to_accumulator(gradient[e]) * to_accumulator(output[e]);

@@ -5,6 +5,7 @@
 
 #include "mhla/torch.hpp"
 #include "models/fit.hpp"
+#include "nn/drop_path.hpp"
 #include "nn/recompute.hpp"
 
 namespace mhla::models {
@@ -82,14 +83,20 @@ at::Tensor Vit::positions_on(nn::Grid grid) {
 at::Tensor Vit::features(const at::Tensor& images) {
   auto [x, grid] = embed(images);
   const at::Tensor drop = nn::drop_path_factors(options.drop_path, design.depth, x, is_training());
+  nn::Residual stream(x);
   for (std::size_t layer = 0; layer < blocks_.size(); ++layer) {
     const at::Tensor factors = drop.defined() ? drop[static_cast<std::int64_t>(layer)] : at::Tensor();
     const auto run = [block = blocks_[layer], grid = grid, factors](const at::Tensor& tokens) {
-      return block->forward(tokens, grid, factors);
+      nn::Residual part(tokens);
+      block->forward(part, grid, factors);
+      return part.value();
     };
-    x = options.recompute ? nn::recompute(run, x) : run(x);
+    if (options.recompute)
+      stream = nn::Residual(nn::recompute(run, stream.value()));
+    else
+      blocks_[layer]->forward(stream, grid, factors);
   }
-  return x;
+  return stream.value();
 }
 
 at::Tensor Vit::forward(const at::Tensor& images) {
@@ -106,9 +113,10 @@ at::Tensor Vit::attention_matrix(const at::Tensor& images, std::int64_t layer) {
     throw Error(fmt::format("layer is {}; it must be from 0 to {}", layer, layers() - 1));
   const torch::NoGradGuard no_gradient;
   auto [x, grid] = embed(images);
-  for (std::int64_t i = 0; i < layer; ++i) x = blocks_[static_cast<std::size_t>(i)]->forward(x, grid, {});
+  nn::Residual stream(x);
+  for (std::int64_t i = 0; i < layer; ++i) blocks_[static_cast<std::size_t>(i)]->forward(stream, grid, {});
   const auto& block = blocks_[static_cast<std::size_t>(layer)];
-  return block->attn->weights(block->norm1->forward(x), grid);
+  return block->attn->weights(stream.normed(block->norm1), grid);
 }
 
 at::Tensor Vit::fitted(const std::string& name, const at::Tensor& stored,

@@ -6,9 +6,9 @@
 #include <memory>
 
 #include "nn/attention.hpp"
-#include "nn/drop_path.hpp"
 #include "nn/mlp.hpp"
 #include "nn/norm.hpp"
+#include "nn/residual.hpp"
 
 namespace mhla::models {
 
@@ -23,10 +23,10 @@ class VitBlock : public torch::nn::Module {
         mlp(register_module("mlp", nn::Mlp(dim, kMlpRatio * dim))) {}
 
   // drop: factors of the two branches, [2, B], or undefined.
-  at::Tensor forward(const at::Tensor& x, nn::Grid grid, const at::Tensor& drop) {
+  void forward(nn::Residual& x, nn::Grid grid, const at::Tensor& drop) {
     const auto factors = [&](std::int64_t branch) { return drop.defined() ? drop[branch] : at::Tensor(); };
-    const at::Tensor y = nn::add_branch(x, attn->forward(norm1->forward(x), grid), factors(0));
-    return nn::add_branch(y, mlp->forward(norm2->forward(y)), factors(1));
+    x.add(attn->forward(x.normed(norm1), grid), factors(0));
+    x.add(mlp->forward(x.normed(norm2)), factors(1));
   }
 
   nn::Norm norm1;

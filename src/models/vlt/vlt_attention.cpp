@@ -71,7 +71,7 @@ at::Tensor VltAttention::forward(const at::Tensor& x, nn::Grid grid, const neigh
                    .k_den = k_plain});
   }
   o = o.flatten(2);
-  if (lepe_) o = o + nn::convolved(lepe_, v.flatten(2), grid);
+  if (lepe_) o = nn::add_convolved(o, lepe_, v.flatten(2), grid);
   return nn::projected(proj_, o * gate);
 }
 

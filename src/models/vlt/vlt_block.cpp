@@ -20,7 +20,7 @@ VltFeedForwardImpl::VltFeedForwardImpl(std::int64_t dim, std::int64_t hidden)
 
 at::Tensor VltFeedForwardImpl::forward(const at::Tensor& x, nn::Grid grid) {
   const at::Tensor hidden = at::gelu(nn::projected(fc1_, x));
-  return nn::projected(fc2_, hidden + nn::convolved(dwconv_, hidden, grid));
+  return nn::projected(fc2_, nn::add_convolved(hidden, dwconv_, hidden, grid));
 }
 
 VltBlock::VltBlock(const VltAttentionOptions& options, double layer_scale)
@@ -34,7 +34,7 @@ VltBlock::VltBlock(const VltAttentionOptions& options, double layer_scale)
   register_module("norm2", std::make_shared<torch::nn::Module>("norm2"))->register_module("norm", norm2_);
 }
 
-at::Tensor VltBlock::with_positions(const at::Tensor& x, nn::Grid grid) { return x + nn::convolved(pos_, x, grid); }
+at::Tensor VltBlock::with_positions(const at::Tensor& x, nn::Grid grid) { return nn::add_convolved(x, pos_, x, grid); }
 
 at::Tensor VltBlock::forward(const at::Tensor& x, nn::Grid grid, const neighbours::RotaryTables& rotary,
                              const at::Tensor& drop) {

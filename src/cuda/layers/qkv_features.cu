@@ -1,0 +1,139 @@
+// A warp holds q or k of a token. The backward pass keeps the sums for the weights in registers while its warps walk
+// over the rows; other blocks carry the gradient of v to its place.
+#include "cuda/layers/layers.hpp"
+#include "cuda/layers/warp_rows.cuh"
+#include "cuda/neighbours/features.cuh"
+
+namespace mhla::cuda::layers {
+namespace {
+
+using rows::kWarp;
+using rows::load;
+using rows::load_any;
+using rows::store;
+
+// blockIdx.y: 0 for q, 1 for k.
+template <typename E, int K>
+__global__ void __launch_bounds__(kWarps* kWarp)
+    qkv_features_forward(QkvFeatures p, Feature feature, QkvFeatures::Forward args) {
+  const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * kWarps + threadIdx.x / kWarp;
+  if (row >= p.rows) return;
+  const auto channels = static_cast<int>(p.channels);
+  const bool is_q = blockIdx.y == 0;
+  const E* const from = static_cast<const E*>(args.qkv) + (3 * row + blockIdx.y) * p.channels;
+  E* const to = static_cast<E*>(is_q ? args.q : args.k) + row * p.channels;
+  const ConstVector gain = is_q ? args.q_weight : args.k_weight;
+  float x[K][V] = {}, squares = 0.0F;
+  for_each_vector<K>(channels, [&](int k, int column) {
+    load<V>(from + column, x[k]);
+#pragma unroll
+    for (int i = 0; i < V; ++i) squares += x[k][i] * x[k][i];
+  });
+  const float inverse = rsqrtf(warp_sum(squares) / static_cast<float>(channels) + static_cast<float>(p.norm_eps));
+  for_each_vector<K>(channels, [&](int k, int column) {
+    float weight[V];
+    load_any<V>(gain.data, gain.dtype, column, 1.0F, weight);
+#pragma unroll
+    for (int i = 0; i < V; ++i) x[k][i] *= inverse * weight[i];
+    apply<V>(feature, x[k]);
+    store<V>(to + column, x[k]);
+  });
+  if (threadIdx.x % kWarp == 0) args.statistics[2 * row + blockIdx.y] = inverse;
+}
+
+// The gradient of v, to its place; what came from two sides is added up.
+template <typename E, int K>
+__device__ void carry_values(const QkvFeatures& p, const QkvFeatures::Backward& args) {
+  const auto channels = static_cast<int>(p.channels);
+  for (std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * kWarps + threadIdx.x / kWarp; row < p.rows;
+       row += static_cast<std::int64_t>(gridDim.x) * kWarps)
+    for_each_vector<K>(channels, [&](int, int column) {
+      float d[V], more[V] = {};
+      load<V>(static_cast<const E*>(args.d_v) + row * p.channels + column, d);
+      if (args.d_v_more != nullptr) load<V>(static_cast<const E*>(args.d_v_more) + row * p.channels + column, more);
+#pragma unroll
+      for (int i = 0; i < V; ++i) d[i] += more[i];
+      store<V>(static_cast<E*>(args.d_qkv) + (3 * row + 2) * p.channels + column, d);
+    });
+}
+
+// blockIdx.y: 0 for q, 1 for k, 2 for v.
+template <typename E, int K>
+__global__ void __launch_bounds__(kWarps* kWarp)
+    qkv_features_backward(QkvFeatures p, Feature feature, QkvFeatures::Backward args) {
+  __shared__ Meeting<K> meeting;
+  if (blockIdx.y == 2) return carry_values<E, K>(p, args);
+  const auto channels = static_cast<int>(p.channels);
+  const bool is_q = blockIdx.y == 0;
+  const ConstVector gain = is_q ? args.q_weight : args.k_weight;
+  float weight[K][V] = {}, d_weight[K][V] = {};
+  for_each_vector<K>(channels,
+                     [&](int k, int column) { load_any<V>(gain.data, gain.dtype, column, 1.0F, weight[k]); });
+  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * kWarps;
+  for (std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * kWarps + threadIdx.x / kWarp; row < p.rows;
+       row += step) {
+    const std::int64_t begin = (3 * row + blockIdx.y) * p.channels;
+    const E* const d_row = static_cast<const E*>(is_q ? args.d_q : args.d_k) + row * p.channels;
+    const float inverse = args.statistics[2 * row + blockIdx.y];
+    float xhat[K][V] = {}, d[K][V] = {}, slope = 0.0F;
+    for_each_vector<K>(channels, [&](int k, int column) {
+      load<V>(static_cast<const E*>(args.qkv) + begin + column, xhat[k]);
+      load<V>(d_row + column, d[k]);
+    });
+    for_each_vector<K>(channels, [&](int k, int) {
+      float u[V];
+#pragma unroll
+      for (int i = 0; i < V; ++i) {
+        xhat[k][i] *= inverse;
+        u[i] = xhat[k][i] * weight[k][i];
+      }
+      multiply_by_derivative<V>(feature, u, d[k]);
+#pragma unroll
+      for (int i = 0; i < V; ++i) {
+        d_weight[k][i] += d[k][i] * xhat[k][i];
+        d[k][i] *= weight[k][i];
+        slope += d[k][i] * xhat[k][i];
+      }
+    });
+    slope = warp_sum(slope) / static_cast<float>(channels);
+    for_each_vector<K>(channels, [&](int k, int column) {
+#pragma unroll
+      for (int i = 0; i < V; ++i) d[k][i] = inverse * (d[k][i] - xhat[k][i] * slope);
+      store<V>(static_cast<E*>(args.d_qkv) + begin + column, d[k]);
+    });
+  }
+  write_partial<K>(channels, d_weight, meeting, args.partial + (blockIdx.y * kSlots + blockIdx.x) * p.channels);
+}
+
+template <typename Run>
+void with_types(const QkvFeatures& p, Run&& run) {
+  with_element(p.dtype, "qkv_features", [&]<typename E>() {
+    with_width(p.channels, [&]<int K>() { run.template operator()<E, K>(Feature{p.feature_map, p.feature_eps}); });
+  });
+}
+
+}  // namespace
+
+std::int64_t QkvFeatures::partial_elements() const { return 2 * kSlots * channels; }
+
+void forward(const QkvFeatures& p, const QkvFeatures::Forward& args, void* stream) {
+  if (p.rows == 0) return;
+  with_types(p, [&]<typename E, int K>(const Feature& feature) {
+    const dim3 grid(rows::grid_of((p.rows + kWarps - 1) / kWarps, "qkv_features"), 2);
+    qkv_features_forward<E, K><<<grid, kWarps * kWarp, 0, static_cast<cudaStream_t>(stream)>>>(p, feature, args);
+  });
+  check(cudaGetLastError(), "qkv_features");
+}
+
+void backward(const QkvFeatures& p, const QkvFeatures::Backward& args, void* stream) {
+  with_types(p, [&]<typename E, int K>(const Feature& feature) {
+    const dim3 grid(static_cast<unsigned>(kSlots), 3);
+    qkv_features_backward<E, K><<<grid, kWarps * kWarp, 0, static_cast<cudaStream_t>(stream)>>>(p, feature, args);
+  });
+  check(cudaGetLastError(), "qkv_features_backward");
+  launch_column_sums({{args.partial, p.channels, args.d_q_weight},
+                      {args.partial + kSlots * p.channels, p.channels, args.d_k_weight}},
+                     kSlots, static_cast<cudaStream_t>(stream));
+}
+
+}  // namespace mhla::cuda::layers

@@ -1,0 +1,86 @@
+// Convolution of every channel by itself as an autograd function, and torch's where there is no kernel for it.
+#include "nn/convolution.hpp"
+
+#include "cuda/layers/layers.hpp"
+#include "nn/fused.hpp"
+
+namespace mhla::nn {
+namespace {
+
+using cuda::layers::Depthwise;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+Depthwise problem_of(const at::Tensor& tokens, const at::Tensor& weight, Grid grid) {
+  return {.batch = tokens.size(0),
+          .height = grid.height,
+          .width = grid.width,
+          .channels = tokens.size(2),
+          .side = static_cast<int>(weight.size(2)),
+          .dtype = fused_dtype(tokens.scalar_type())};
+}
+
+Depthwise::Tokens view_of(const at::Tensor& tokens) { return {tokens.const_data_ptr(), tokens.stride(1)}; }
+
+struct AddConvolvedFunction : torch::autograd::Function<AddConvolvedFunction> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& base, const at::Tensor& tokens,
+                            const at::Tensor& weight, const at::Tensor& bias, std::int64_t height, std::int64_t width) {
+    dispatch::Place place(base);
+    at::Tensor y = at::empty_like(base);
+    cuda::layers::forward(problem_of(tokens, weight, {height, width}),
+                          {.x = view_of(tokens),
+                           .weight = dispatch::vector_view(weight),
+                           .bias = dispatch::vector_view(bias),
+                           .base = base.const_data_ptr(),
+                           .y = y.mutable_data_ptr()},
+                          place.execution(0).stream);
+    context->save_for_backward({tokens, weight, bias});
+    context->saved_data["grid"] = std::vector{height, width};
+    return y;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& d_outputs) {
+    const variable_list saved = context->get_saved_variables();
+    const auto& tokens = saved[0];
+    const auto& weight = saved[1];
+    const auto grid = context->saved_data["grid"].toIntVector();
+    const at::Tensor d_y = d_outputs[0].contiguous();
+    const Depthwise p = problem_of(tokens, weight, {grid[0], grid[1]});
+    dispatch::Place place(d_y);
+    void* const stream = place.execution(0).stream;
+    const at::Tensor d_tokens = at::empty_like(d_y), d_weight = at::empty_like(weight),
+                     d_bias = at::empty_like(saved[2]);
+    cuda::layers::forward(p,
+                          {.x = view_of(d_y),
+                           .weight = dispatch::vector_view(weight),
+                           .y = d_tokens.mutable_data_ptr(),
+                           .transposed = true},
+                          stream);
+    const at::Tensor partial = partial_sums(d_y, p.partial_elements());
+    cuda::layers::filter_gradient(p,
+                                  {.x = view_of(tokens),
+                                   .d_y = d_y.const_data_ptr(),
+                                   .d_weight = dispatch::mutable_vector_view(d_weight),
+                                   .d_bias = dispatch::mutable_vector_view(d_bias),
+                                   .partial = partial.mutable_data_ptr<float>()},
+                                  stream);
+    return {d_y, d_tokens, d_weight, d_bias, {}, {}};
+  }
+};
+
+bool fusible(const at::Tensor& base, const at::Tensor& tokens, const torch::nn::Conv2d& convolution, Grid grid) {
+  return fused_input(base) && tokens.scalar_type() == base.scalar_type() && tokens.sizes() == base.sizes() &&
+         tokens.stride(2) == 1 && tokens.stride(1) % 8 == 0 && tokens.stride(0) == tokens.size(1) * tokens.stride(1) &&
+         reinterpret_cast<std::uintptr_t>(tokens.const_data_ptr()) % 16 == 0 && convolution->weight.is_contiguous() &&
+         convolution->weight.size(1) == 1 && problem_of(tokens, convolution->weight, grid).supported();
+}
+
+}  // namespace
+
+at::Tensor add_convolved(const at::Tensor& base, torch::nn::Conv2d& convolution, const at::Tensor& tokens, Grid grid) {
+  if (fusible(base, tokens, convolution, grid))
+    return AddConvolvedFunction::apply(base, tokens, convolution->weight, convolution->bias, grid.height, grid.width);
+  return base + as_tokens(convolution->forward(as_image(tokens, grid)));
+}
+
+}  // namespace mhla::nn

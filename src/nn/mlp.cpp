@@ -1,0 +1,55 @@
+// gelu(x + bias) as an autograd function.
+#include "nn/mlp.hpp"
+
+#include "cuda/layers/layers.hpp"
+#include "nn/fused.hpp"
+
+namespace mhla::nn {
+namespace {
+
+using cuda::layers::BiasGelu;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+BiasGelu problem_of(const at::Tensor& x) {
+  return {.rows = x.numel() / x.size(-1), .channels = x.size(-1), .dtype = fused_dtype(x.scalar_type())};
+}
+
+struct BiasGeluFunction : torch::autograd::Function<BiasGeluFunction> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& bias) {
+    dispatch::Place place(x);
+    at::Tensor y = at::empty_like(x);
+    cuda::layers::forward(
+        problem_of(x), {.x = x.const_data_ptr(), .bias = dispatch::vector_view(bias), .y = y.mutable_data_ptr()},
+        place.execution(0).stream);
+    context->save_for_backward({x, bias});
+    return y;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& d_outputs) {
+    const variable_list saved = context->get_saved_variables();
+    const at::Tensor d_y = d_outputs[0].contiguous();
+    const BiasGelu p = problem_of(saved[0]);
+    dispatch::Place place(d_y);
+    const at::Tensor d_x = at::empty_like(d_y), d_bias = at::empty_like(saved[1]);
+    const at::Tensor partial = partial_sums(d_y, p.partial_elements());
+    cuda::layers::backward(p,
+                           {.x = saved[0].const_data_ptr(),
+                            .bias = dispatch::vector_view(saved[1]),
+                            .d_y = d_y.const_data_ptr(),
+                            .d_x = d_x.mutable_data_ptr(),
+                            .d_bias = dispatch::mutable_vector_view(d_bias),
+                            .partial = partial.mutable_data_ptr<float>()},
+                           place.execution(0).stream);
+    return {d_x, d_bias};
+  }
+};
+
+}  // namespace
+
+at::Tensor bias_gelu(const at::Tensor& x, const at::Tensor& bias) {
+  if (fused_input(x) && problem_of(x).supported()) return BiasGeluFunction::apply(x, bias);
+  return at::gelu(x + bias.to(x.scalar_type()));
+}
+
+}  // namespace mhla::nn
