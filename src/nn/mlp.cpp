@@ -19,9 +19,9 @@ struct BiasGeluFunction : torch::autograd::Function<BiasGeluFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& bias) {
     dispatch::Place place(x);
     at::Tensor y = at::empty_like(x);
-    cuda::layers::forward(
-        problem_of(x), {.x = x.const_data_ptr(), .bias = dispatch::vector_view(bias), .y = y.mutable_data_ptr()},
-        place.execution(0).stream);
+    cuda::layers::forward(problem_of(x),
+                          {.x = x.const_data_ptr(), .bias = dispatch::vector_view(bias), .y = y.mutable_data_ptr()},
+                          place.execution(0).stream);
     context->save_for_backward({x, bias});
     return y;
   }

@@ -25,8 +25,8 @@ AddNorm problem_of(const at::Tensor& sum, at::ScalarType dtype, double eps) {
 // Returns the sum, where there is a branch, and its norm.
 struct AddNormFunction : torch::autograd::Function<AddNormFunction> {
   static variable_list forward(AutogradContext* context, const at::Tensor& x, const OptionalTensor& branch,
-                               const OptionalTensor& branch_bias, const OptionalTensor& factors, const at::Tensor& weight, const at::Tensor& bias, double eps,
-                               at::ScalarType dtype) {
+                               const OptionalTensor& branch_bias, const OptionalTensor& factors,
+                               const at::Tensor& weight, const at::Tensor& bias, double eps, at::ScalarType dtype) {
     dispatch::Place place(x);
     const at::Tensor y = at::empty(x.sizes(), x.options().dtype(dtype));
     const at::Tensor sum = branch ? at::empty_like(x) : x;
@@ -62,21 +62,21 @@ struct AddNormFunction : torch::autograd::Function<AddNormFunction> {
     const at::Tensor d_weight = at::empty_like(weight), d_bias = at::empty_like(weight);
     const at::Tensor d_branch_bias = saved[4].defined() ? at::empty_like(saved[4]) : at::Tensor();
     const at::Tensor partial = partial_sums(sum, p.partial_elements());
-    cuda::layers::backward(p,
-                           {.sum = sum.const_data_ptr(),
-                            .statistics = saved[1].const_data_ptr<float>(),
-                            .factor = saved[2].defined() ? saved[2].const_data_ptr<float>() : nullptr,
-                            .weight = dispatch::vector_view(weight),
-                            .d_y = d_y.const_data_ptr(),
-                            .d_sum = branch ? d_sum.const_data_ptr() : nullptr,
-                            .d_x = d_x.mutable_data_ptr(),
-                            .d_branch = branch ? d_branch.mutable_data_ptr() : nullptr,
-                            .d_weight = dispatch::mutable_vector_view(d_weight),
-                            .d_bias = dispatch::mutable_vector_view(d_bias),
-                            .d_branch_bias = d_branch_bias.defined() ? dispatch::mutable_vector_view(d_branch_bias)
-                                                                     : neighbours::Vector{},
-                            .partial = partial.mutable_data_ptr<float>()},
-                           place.execution(0).stream);
+    cuda::layers::backward(
+        p,
+        {.sum = sum.const_data_ptr(),
+         .statistics = saved[1].const_data_ptr<float>(),
+         .factor = saved[2].defined() ? saved[2].const_data_ptr<float>() : nullptr,
+         .weight = dispatch::vector_view(weight),
+         .d_y = d_y.const_data_ptr(),
+         .d_sum = branch ? d_sum.const_data_ptr() : nullptr,
+         .d_x = d_x.mutable_data_ptr(),
+         .d_branch = branch ? d_branch.mutable_data_ptr() : nullptr,
+         .d_weight = dispatch::mutable_vector_view(d_weight),
+         .d_bias = dispatch::mutable_vector_view(d_bias),
+         .d_branch_bias = d_branch_bias.defined() ? dispatch::mutable_vector_view(d_branch_bias) : neighbours::Vector{},
+         .partial = partial.mutable_data_ptr<float>()},
+        place.execution(0).stream);
     return {d_x, d_branch, d_branch_bias, {}, d_weight, d_bias, {}, {}};
   }
 };

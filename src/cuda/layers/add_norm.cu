@@ -60,9 +60,8 @@ __global__ void __launch_bounds__(kWarps* kWarp) add_norm_backward(AddNorm p, Ad
   const auto channels = static_cast<int>(p.channels);
   const float scale = 1.0F / static_cast<float>(channels);
   float weight[K][V] = {}, d_weight[K][V] = {}, d_bias[K][V] = {}, d_branch_bias[K][V] = {};
-  for_each_vector<K>(channels, [&](int k, int column) {
-    load_any<V>(args.weight.data, args.weight.dtype, column, 1.0F, weight[k]);
-  });
+  for_each_vector<K>(
+      channels, [&](int k, int column) { load_any<V>(args.weight.data, args.weight.dtype, column, 1.0F, weight[k]); });
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * kWarps;
   for (std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * kWarps + threadIdx.x / kWarp; row < p.rows;
        row += step) {

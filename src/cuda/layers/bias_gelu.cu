@@ -1,8 +1,8 @@
 // Warps walk down strips of 256 columns, 8 columns to a lane, so that the bias and its gradient stay in registers.
 //
-// gelu(x) = x Phi(x). With t = 1 / (1 + p |x| / sqrt 2), Phi(-|x|) = poly(t) exp(-x^2 / 2) / 2 to 1.5e-7 (Abramowitz and
-// Stegun 7.1.26); the exponential serves the derivative, Phi(x) + x phi(x), as well. Twice as fast as erff, which binds
-// before memory does.
+// gelu(x) = x Phi(x). With t = 1 / (1 + p |x| / sqrt 2), Phi(-|x|) = poly(t) exp(-x^2 / 2) / 2 to 1.5e-7 (Abramowitz
+// and Stegun 7.1.26); the exponential serves the derivative, Phi(x) + x phi(x), as well. Twice as fast as erff, which
+// binds before memory does.
 #include "cuda/layers/layers.hpp"
 #include "cuda/layers/warp_rows.cuh"
 

@@ -29,8 +29,8 @@ __global__ void __launch_bounds__(rows::kWarp* rows::kWarp) column_sums(ColumnSu
   const ColumnSum of = blockIdx.y == 0 ? sums.of[0] : blockIdx.y == 1 ? sums.of[1] : sums.of[2];
   const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * rows::kWarp + threadIdx.x;
   const bool inside = column < of.width && of.sum.data != nullptr;
-  const T sum = rows::slot_sum<T>(
-      slots, [&](std::int64_t slot) { return inside ? of.partial[slot * of.width + column] : T(0); });
+  const T sum =
+      rows::slot_sum<T>(slots, [&](std::int64_t slot) { return inside ? of.partial[slot * of.width + column] : T(0); });
   if (inside && threadIdx.y == 0) rows::store_any<1>(of.sum.data, of.sum.dtype, column, &sum);
 }
 

@@ -1,6 +1,7 @@
-// A block works on tiles of kDown x kAcross tokens and 64 channels: it brings the tile and its border into shared memory,
-// then each warp walks along kRows of its rows, a lane on two channels with their filters in registers. A token that is
-// read is used for all outputs it reaches: kSide columns of sums (or, for the gradient of the filter, of d_y) move along.
+// A block works on tiles of kDown x kAcross tokens and 64 channels: it brings the tile and its border into shared
+// memory, then each warp walks along kRows of its rows, a lane on two channels with their filters in registers. A token
+// that is read is used for all outputs it reaches: kSide columns of sums (or, for the gradient of the filter, of d_y)
+// move along.
 #include "cuda/layers/layers.hpp"
 #include "cuda/layers/warp_rows.cuh"
 
@@ -116,8 +117,8 @@ __global__ void __launch_bounds__(kThreads) depthwise_forward(Depthwise p, Tiles
           shared.filters[(channel + i) * kTaps + (args.transposed ? kTaps - 1 - tap : tap)];
   load_any<kPair>(args.bias.data, args.bias.dtype, first + channel, 0.0F, bias);
   const int row = static_cast<int>(threadIdx.x) / kWarp * kRows;
-  E* const y = static_cast<E*>(args.y) + (tile.image + (tile.top + row) * p.width + tile.left) * p.channels + first +
-               channel;
+  E* const y =
+      static_cast<E*>(args.y) + (tile.image + (tile.top + row) * p.width + tile.left) * p.channels + first + channel;
   const int columns = min(kAcross, static_cast<int>(p.width) - tile.left);
   // The token in column `at` of the bordered tile reaches the outputs from at - 2 kReach, sums[..][0], to at.
   float sums[kRows][kSide][kPair] = {};

@@ -49,7 +49,7 @@ struct AddNorm {
     const void* d_y = nullptr;
     const void* d_sum = nullptr;  // null: zero
     void* d_x = nullptr;
-    void* d_branch = nullptr;  // null: there was none
+    void* d_branch = nullptr;                // null: there was none
     Vector d_weight, d_bias, d_branch_bias;  // null: not wanted
     float* partial = nullptr;
   };
@@ -123,7 +123,8 @@ struct Depthwise {
   bool supported() const { return (side == 3 || side == 5) && channels % 8 == 0; }
   std::int64_t partial_elements() const;
 
-  // Elements from one token to the next, a multiple of 8, from an address aligned to 16 bytes; batch rows follow each other without a gap.
+  // Elements from one token to the next, a multiple of 8, from an address aligned to 16 bytes; batch rows follow each
+  // other without a gap.
   struct Tokens {
     const void* data = nullptr;
     std::int64_t stride = 0;

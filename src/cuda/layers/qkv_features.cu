@@ -67,8 +67,7 @@ __global__ void __launch_bounds__(kWarps* kWarp)
   const bool is_q = blockIdx.y == 0;
   const ConstVector gain = is_q ? args.q_weight : args.k_weight;
   float weight[K][V] = {}, d_weight[K][V] = {};
-  for_each_vector<K>(channels,
-                     [&](int k, int column) { load_any<V>(gain.data, gain.dtype, column, 1.0F, weight[k]); });
+  for_each_vector<K>(channels, [&](int k, int column) { load_any<V>(gain.data, gain.dtype, column, 1.0F, weight[k]); });
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * kWarps;
   for (std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * kWarps + threadIdx.x / kWarp; row < p.rows;
        row += step) {
@@ -131,9 +130,9 @@ void backward(const QkvFeatures& p, const QkvFeatures::Backward& args, void* str
     qkv_features_backward<E, K><<<grid, kWarps * kWarp, 0, static_cast<cudaStream_t>(stream)>>>(p, feature, args);
   });
   check(cudaGetLastError(), "qkv_features_backward");
-  launch_column_sums({{args.partial, p.channels, args.d_q_weight},
-                      {args.partial + kSlots * p.channels, p.channels, args.d_k_weight}},
-                     kSlots, static_cast<cudaStream_t>(stream));
+  launch_column_sums(
+      {{args.partial, p.channels, args.d_q_weight}, {args.partial + kSlots * p.channels, p.channels, args.d_k_weight}},
+      kSlots, static_cast<cudaStream_t>(stream));
 }
 
 }  // namespace mhla::cuda::layers

@@ -9,8 +9,7 @@ constexpr int V = 4, kWarps = 8;
 
 __device__ __forceinline__ float warp_sum(float value) {
 #pragma unroll
-  for (int offset = rows::kWarp / 2; offset > 0; offset /= 2)
-    value += __shfl_xor_sync(rows::kAllLanes, value, offset);
+  for (int offset = rows::kWarp / 2; offset > 0; offset /= 2) value += __shfl_xor_sync(rows::kAllLanes, value, offset);
   return value;
 }
 
