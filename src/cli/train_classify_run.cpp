@@ -44,21 +44,26 @@ struct ClassifyRun {
   std::filesystem::path weights_file() const { return std::filesystem::path(options.out) / "model.safetensors"; }
 
   // What a run that is resumed must agree on.
-  io::Json settings() const {
-    return {{"model", recipe.model},
+  io::Json settings(std::int64_t warmup) const {
+    io::Json network = recipe.model;
+    network.erase("recompute");  // changes memory, not results
+    const models::Preprocessing& pixels = images.preprocessing;
+    return {{"model", network},
             {"epochs", recipe.epochs},
             {"batch", recipe.batch},
             {"accumulate", options.accumulate},
             {"lr", recipe.lr},
             {"min_lr", options.min_lr},
             {"schedule", options.schedule},
-            {"warmup", options.warmup ? io::Json(*options.warmup) : io::Json(nullptr)},
+            {"warmup", warmup},
             {"weight_decay", recipe.weight_decay},
             {"clip", recipe.clip},
             {"ema", recipe.ema},
             {"seed", options.seed},
             {"augmentation", augmentation_text(recipe.augmentation)},
             {"bf16", uses_bf16(options.amp, device)},
+            {"pixels", {{"mean", pixels.mean}, {"std", pixels.std}, {"crop_fraction", pixels.crop_fraction}}},
+            {"classes", images.classes()},
             {"images", images.training->source().size()}};
   }
 
@@ -116,7 +121,7 @@ train::TrainerOptions trainer_options(const ClassifyRun& run) {
   options.checkpoint_every = given.checkpoint_every;
   options.keep = given.keep;
   options.resume = given.resume;
-  options.settings = run.settings();
+  options.settings = run.settings(warmup);
   options.about = facts_of(run);
   options.device_name = device_name(run.device);
   options.text = &given.output.text();

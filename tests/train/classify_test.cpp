@@ -132,6 +132,30 @@ TEST(Classify, GoesOnAfterKillNineBitForBit) {
   for (const auto& [name, tensor] : whole.tensors) EXPECT_TRUE(torch::equal(tensor, parts.tensors.at(name))) << name;
 }
 
+TEST(Classify, ResumesWhereResultsStayTheSameOnly) {
+  const TemporaryFolder folder;
+  write_images(folder / "images");
+  const auto train = [&](const std::string& more) {
+    return run(train_command(folder / "images", folder / "out", more));
+  };
+  ASSERT_EQ(train("").exit_code, 0);
+  const Finished again = train(" --recompute --warmup 3");  // which is the default
+  EXPECT_EQ(again.exit_code, 0) << again.out;
+  EXPECT_NE(again.out.find("resumed after step 18"), std::string::npos) << again.out;
+  for (const auto& [more, named] :
+       {std::pair{" --warmup 1", "warmup: 3, now 1"}, std::pair{" --mean 0.5 0.5 0.5 --std 1 1 1", "pixels/mean/0: "},
+        std::pair{" --mixing-frozen", "model/mixing_frozen: false, now true"}}) {
+    const Finished other = train(more);
+    EXPECT_EQ(other.exit_code, 1) << other.out;
+    EXPECT_NE(other.out.find(named), std::string::npos) << other.out;
+  }
+  for (const char* split : {"train", "val", "test"})
+    std::filesystem::rename(folder / "images" / split / "class1", folder / "images" / split / "class_b");
+  const Finished renamed = train("");
+  EXPECT_EQ(renamed.exit_code, 1) << renamed.out;
+  EXPECT_NE(renamed.out.find("classes/1: \"class1\", now \"class2\""), std::string::npos) << renamed.out;
+}
+
 #ifdef MHLA_MPIRUN
 // Losses of every step, and the weights all together: where a gradient is nothing but rounding, Adam takes full steps.
 TEST(Classify, TwoProcessesTakeTheStepsOfOne) {
