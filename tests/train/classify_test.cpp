@@ -156,6 +156,17 @@ TEST(Classify, ResumesWhereResultsStayTheSameOnly) {
   EXPECT_NE(renamed.out.find("classes/1: \"class1\", now \"class2\""), std::string::npos) << renamed.out;
 }
 
+TEST(Classify, WithoutValidationTheNewestWeightsAreKept) {
+  const TemporaryFolder folder;
+  write_images(folder / "images");
+  std::filesystem::remove_all(folder / "images/val");
+  const Finished finished = run(train_command(folder / "images", folder / "out"));
+  EXPECT_EQ(finished.exit_code, 0) << finished.out;
+  EXPECT_NE(finished.out.find("epoch 1:  not validated, newest weights kept"), std::string::npos) << finished.out;
+  EXPECT_EQ(finished.out.find("(best)"), std::string::npos) << finished.out;
+  EXPECT_TRUE(std::filesystem::exists(folder / "out/model.safetensors"));
+}
+
 #ifdef MHLA_MPIRUN
 // Losses of every step, and the weights all together: where a gradient is nothing but rounding, Adam takes full steps.
 TEST(Classify, TwoProcessesTakeTheStepsOfOne) {
