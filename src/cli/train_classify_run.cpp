@@ -189,16 +189,23 @@ int run_train_classify(const TrainClassifyOptions& options) {
                            save_best);
   train::Trainer trainer(task, settings, *communicator);
   const bool finished = trainer.run() == train::Ending::finished;
+  io::Json results = io::Json::object();
+  if (finished && communicator->leads()) results = stored_results(run.weights_file());
+  if (finished && run.images.test) results = test(run, results);
+  const std::int64_t bad = run.images.bad_images(*communicator);
   if (!communicator->leads()) return finished ? 0 : 1;
 
-  io::Json results = finished ? stored_results(run.weights_file()) : io::Json::object();
-  if (finished && run.images.test) results = test(run, results);
+  if (bad > 0)
+    options.output.text() << fmt::format("{} could not be read and {} left out\n",
+                                         bad == 1 ? "1 image" : grouped(static_cast<double>(bad)) + " images",
+                                         bad == 1 ? "was" : "were");
   if (finished)
     options.output.text() << fmt::format("weights    {}\nreport     {}\n", run.weights_file().string(),
                                          (std::filesystem::path(options.out) / "report.html").string());
   options.output.json({{"finished", finished},
                        {"steps", trainer.steps_done()},
                        {"results", results},
+                       {"bad_images", bad},
                        {"settings", settings.settings},
                        {"weights", run.weights_file().string()}});
   return finished ? 0 : 1;

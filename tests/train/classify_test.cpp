@@ -167,6 +167,25 @@ TEST(Classify, WithoutValidationTheNewestWeightsAreKept) {
   EXPECT_TRUE(std::filesystem::exists(folder / "out/model.safetensors"));
 }
 
+TEST(Classify, CountsImagesThatCannotBeReadOnce) {
+  const TemporaryFolder folder;
+  write_images(folder / "images");
+  for (const char* name : {"train/class0/3.png", "train/class2/0.png", "val/class1/1.png", "test/class0/5.png"})
+    io::write_file(folder / "images" / name, std::string_view("no picture"));
+  std::vector<std::string> launchers = {""};
+#ifdef MHLA_MPIRUN
+  launchers.push_back(std::string(MHLA_MPIRUN) + " -np 2 ");
+#endif
+  for (const std::string& launcher : launchers) {
+    const Finished finished =
+        run(launcher + train_command(folder / "images", folder / "out", " --resume none --json ") +
+            quoted(folder / "result.json"));
+    EXPECT_EQ(finished.exit_code, 0) << finished.out;
+    EXPECT_NE(finished.out.find("4 images could not be read and were left out\n"), std::string::npos) << finished.out;
+    EXPECT_EQ(read_json(folder / "result.json").at("bad_images"), 4);
+  }
+}
+
 #ifdef MHLA_MPIRUN
 // Losses of every step, and the weights all together: where a gradient is nothing but rounding, Adam takes full steps.
 TEST(Classify, TwoProcessesTakeTheStepsOfOne) {
