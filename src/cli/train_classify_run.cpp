@@ -128,6 +128,18 @@ train::TrainerOptions trainer_options(const ClassifyRun& run) {
   return options;
 }
 
+// What fits of the file of --init; a file of which nothing does is taken for a mistake.
+void begin_with(const std::string& file, models::Classifier& model, std::ostream* text) {
+  const models::LoadReport report = models::load_weights(model, file, models::LoadMode::adapt);
+  if (report.loaded == 0)
+    throw UsageError(fmt::format("--init is {}, of which no tensor fits the model\n{}", file, report.text()));
+  if (text == nullptr) return;
+  const std::string findings = report.text();
+  *text << fmt::format("{} of {} tensors from {}{}{}\n", report.loaded, models::named_tensors(model).size(), file,
+                       findings.empty() ? "" : ":\n", findings)
+        << std::flush;
+}
+
 std::shared_ptr<models::Classifier> make_model(const TrainClassifyOptions& options, ClassifyRecipe& recipe,
                                                const ClassifyImages& images, bool say) {
   recipe.model.classes = static_cast<std::int64_t>(images.classes().size());
@@ -138,10 +150,7 @@ std::shared_ptr<models::Classifier> make_model(const TrainClassifyOptions& optio
   } catch (const Error& error) {
     throw UsageError(fmt::format("model: {}", error.what()));
   }
-  if (!options.init.empty()) {
-    const models::LoadReport report = models::load_weights(*model, options.init, models::LoadMode::adapt);
-    if (say) options.output.text() << options.init << ":\n" << report.text() << std::flush;
-  }
+  if (!options.init.empty()) begin_with(options.init, *model, say ? &options.output.text() : nullptr);
   return model;
 }
 

@@ -12,6 +12,7 @@
 #include "io/json.hpp"
 #include "io/png.hpp"
 #include "io/safetensors.hpp"
+#include "io/tensors.hpp"
 #include "mhla/types.hpp"
 #include "train/checkpoint.hpp"
 #include "train/run_log.hpp"
@@ -184,6 +185,26 @@ TEST(Classify, CountsImagesThatCannotBeReadOnce) {
     EXPECT_NE(finished.out.find("4 images could not be read and were left out\n"), std::string::npos) << finished.out;
     EXPECT_EQ(read_json(folder / "result.json").at("bad_images"), 4);
   }
+}
+
+TEST(Classify, SaysHowMuchOfInitFitsAndRefusesNothing) {
+  const TemporaryFolder folder;
+  write_images(folder / "images");
+  const Finished first = run(train_command(folder / "images", folder / "first", ""));
+  ASSERT_EQ(first.exit_code, 0) << first.out;
+  const auto count = io::SafeTensors::load(folder / "first/model.safetensors").tensors().size();
+  const Finished second = run(train_command(folder / "images", folder / "second", " --no-lepe --init ") +
+                              quoted(folder / "first/model.safetensors"));
+  EXPECT_EQ(second.exit_code, 0) << second.out;
+  const std::string fitting = std::to_string(count - 4);  // without weight and bias of LePE in two layers
+  EXPECT_NE(second.out.find(fitting + " of " + fitting + " tensors from "), std::string::npos) << second.out;
+  EXPECT_NE(second.out.find("in the file, but not in the model:\n  blocks.0.attn.lepe.bias"), std::string::npos);
+  io::save_tensors(folder / "other.safetensors", {{"stranger", torch::ones({3})}});
+  const Finished refused =
+      run(train_command(folder / "images", folder / "third", " --init ") + quoted(folder / "other.safetensors"));
+  EXPECT_EQ(refused.exit_code, 2) << refused.out;
+  EXPECT_NE(refused.out.find("other.safetensors, of which no tensor fits"), std::string::npos) << refused.out;
+  EXPECT_FALSE(std::filesystem::exists(folder / "third"));
 }
 
 #ifdef MHLA_MPIRUN
