@@ -207,6 +207,14 @@ TEST(Classify, SaysHowMuchOfInitFitsAndRefusesNothing) {
   EXPECT_FALSE(std::filesystem::exists(folder / "third"));
 }
 
+TEST(Classify, TakesRatesBelowTheStartOfTheWarmUp) {
+  const TemporaryFolder folder;
+  write_images(folder / "images");
+  const Finished finished = run(train_command(folder / "images", folder / "out", " --lr 1e-8 --log-every 1"));
+  EXPECT_EQ(finished.exit_code, 0) << finished.out;
+  for (const io::Json& row : read_metrics(folder / "out/metrics.jsonl", 100)) EXPECT_LE(row.value("lr", 0.0), 1e-8);
+}
+
 #ifdef MHLA_MPIRUN
 // Losses of every step, and the weights all together: where a gradient is nothing but rounding, Adam takes full steps.
 TEST(Classify, TwoProcessesTakeTheStepsOfOne) {
