@@ -215,6 +215,25 @@ TEST(Classify, TakesRatesBelowTheStartOfTheWarmUp) {
   for (const io::Json& row : read_metrics(folder / "out/metrics.jsonl", 100)) EXPECT_LE(row.value("lr", 0.0), 1e-8);
 }
 
+TEST(Classify, ProcessesThatDoNotFindEachOtherAreRefused) {
+  const TemporaryFolder folder;
+  write_images(folder / "images");
+  const std::string command = train_command(folder / "images", folder / "out");
+  std::vector<std::string> launchers = {"SLURM_STEP_NUM_TASKS=4 "};  // of srun without PMI or PMIx
+#ifdef MHLA_MPIRUN
+  launchers.push_back("PMI_RANK=0 PMI_SIZE=4 ");  // of a launcher this MPI does not know
+#endif
+  for (const std::string& launcher : launchers) {
+    const Finished finished = run(launcher + command);
+    EXPECT_EQ(finished.exit_code, 1) << finished.out;
+    for (const char* part : {"announced 4 processes", "MPI found 1", "mpirun"})
+      EXPECT_NE(finished.out.find(part), std::string::npos) << finished.out;
+    EXPECT_FALSE(std::filesystem::exists(folder / "out"));
+  }
+  const Finished batch_script = run("SLURM_NTASKS=4 SLURM_STEP_NUM_TASKS=1 " + command);
+  EXPECT_EQ(batch_script.exit_code, 0) << batch_script.out;
+}
+
 #ifdef MHLA_MPIRUN
 // Losses of every step, and the weights all together: where a gradient is nothing but rounding, Adam takes full steps.
 TEST(Classify, TwoProcessesTakeTheStepsOfOne) {
