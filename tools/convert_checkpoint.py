@@ -5,10 +5,14 @@
 
 Only tensors are read (torch.load with weights_only): a checkpoint cannot run code here. Of a training checkpoint the
 state dict is taken that --key names, or else the first of `model`, `state_dict`, `model_state_dict`.
+
+Vision transformers (DeiT) with timm's softmax attention or the authors' MHLA are recognised by names and shapes: their
+options go into the metadata, so that `mhla classify` and `mhla eval` can use the file. Any other serves `--init` alone.
 """
 
 import argparse
 import json
+import math
 import os
 import struct
 import sys
@@ -28,6 +32,9 @@ TYPES = {
     torch.bool: "BOOL",
 }
 USUAL_KEYS = ("model", "state_dict", "model_state_dict")
+MODELS = {192: "deit_tiny", 384: "deit_small", 768: "deit_base"}  # by width
+MODULES = {"cls_token", "pos_embed", "patch_embed", "blocks", "norm", "fc_norm", "head"}
+USUAL_IMAGE_SIZE = 224
 
 
 def fail(message):
@@ -50,8 +57,44 @@ def state_dict(checkpoint, key, source):
     return state
 
 
-def encode(tensors):
-    header, offset = {"__metadata__": {"format": "pt"}}, 0
+def layer_attention(names, layer):
+    start = f"blocks.{layer}.attn."
+    return "mhla" if start + "piece_attn.conv.weight" in names else "softmax" if start + "qkv.weight" in names else None
+
+
+def vit_config(tensors):
+    """The options of `mhla` for a vision transformer, or None where the tensors are of something else."""
+    shapes = {name: list(tensor.shape) for name, tensor in tensors.items()}
+    depth = len({name.split(".")[1] for name in shapes if name.startswith("blocks.")})
+    attention = [layer_attention(shapes, layer) for layer in range(depth)]
+    known = {name.split(".")[0] for name in shapes} <= MODULES and attention and None not in attention
+    patches, positions, head = (
+        shapes.get(name, []) for name in ("patch_embed.proj.weight", "pos_embed", "head.weight")
+    )
+    if not known or (len(patches), len(positions), len(head)) != (4, 3, 2) or patches[0] not in MODELS:
+        return None
+    mixing = next((shape[0] for name, shape in shapes.items() if name.endswith("piece_attn.conv.weight")), 1)
+    side, blocks = math.isqrt(positions[1]), math.isqrt(mixing)
+    if side**2 + ("cls_token" in shapes) != positions[1] or blocks**2 != mixing:
+        return None
+    # The authors' MHLA model fills the grid up to whole blocks.
+    fits = math.ceil(math.ceil(USUAL_IMAGE_SIZE / patches[2]) / blocks) * blocks == side
+    own_norm = any(name.endswith(".attn.norm.weight") for name in shapes)
+    return {
+        "model": MODELS[patches[0]],
+        "preset": "reference" if "cls_token" in shapes or own_norm else "paper",
+        "attention": attention[:1] if len(set(attention)) == 1 else attention,
+        "image_size": [USUAL_IMAGE_SIZE if fits else side * patches[2]] * 2,
+        "patch": patches[2],
+        "classes": head[0],
+        "blocks": [blocks, blocks] if "mhla" in attention else [4, 4],
+        "depth": depth,
+        "lepe": any(".attn.lepe." in name for name in shapes),
+    }
+
+
+def encode(tensors, metadata):
+    header, offset = {"__metadata__": metadata}, 0
     for name, tensor in tensors.items():
         if tensor.dtype not in TYPES:
             fail(f'tensor "{name}" has dtype {tensor.dtype}, which is not converted')
@@ -85,12 +128,20 @@ def main():
         value = tensor.half() if options.half and tensor.is_floating_point() else tensor
         tensors[name.removeprefix(options.prefix)] = value.detach().contiguous()
     tensors = dict(sorted(tensors.items()))
+    config = vit_config(tensors)
+    metadata = {"format": "pt"} | ({"mhla.config": json.dumps(config)} if config else {})
     partial = options.output + ".partial"
     with open(partial, "wb") as file:
-        for piece in encode(tensors):
+        for piece in encode(tensors, metadata):
             file.write(piece)
     os.replace(partial, options.output)
     print(f"{options.output}: {len(tensors)} tensors, {sum(t.numel() for t in tensors.values()):,} elements")
+    if config:
+        print(
+            f"{config['model']}, {', '.join(config['attention'])} attention, images of {config['image_size'][0]} pixels"
+        )
+    else:
+        print("not recognised as a model of mhla: without mhla.config it serves `mhla train classify --init` alone")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 // `mhla classify IMAGE...`: what is in a picture, and where the model looked.
 #include <fmt/format.h>
 
+#include <bit>
 #include <iostream>
 #include <memory>
 
@@ -12,6 +13,7 @@
 #include "io/file.hpp"
 #include "io/image.hpp"
 #include "models/classifier_file.hpp"
+#include "models/vit/vit.hpp"
 
 namespace mhla::cli {
 namespace {
@@ -45,52 +47,81 @@ at::Tensor pixels_of(const at::Tensor& input, const models::Preprocessing& prepr
   return (values * 255.0).round().clamp(0.0, 255.0).to(at::kByte).permute({1, 2, 0}).contiguous();
 }
 
-// With the border the model adds, so that tokens lie over their patches.
-at::Tensor with_border(const at::Tensor& pixels, const models::ClassifierOptions& options, nn::Grid grid) {
-  if (!options.model.starts_with("deit")) return pixels;
-  const std::int64_t more_height = grid.height * options.patch - pixels.size(0);
-  const std::int64_t more_width = grid.width * options.patch - pixels.size(1);
-  const bool centred = options.preset == "reference";
+// Pixels of a token's side. What is no plain vision transformer halves the image until its tokens are left, rounding
+// up.
+std::int64_t token_side(const models::ClassifierOptions& options, std::int64_t pixels, std::int64_t tokens) {
+  if (options.model.starts_with("deit")) return options.patch;
+  return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>((pixels + tokens - 1) / tokens)));
+}
+
+// With the border the model adds, so that tokens lie over their pixels.
+at::Tensor with_border(const at::Tensor& pixels, const models::Classifier& model, nn::Grid grid) {
+  const std::int64_t height = pixels.size(0), width = pixels.size(1);
+  const std::int64_t more_height = grid.height * token_side(model.options, height, grid.height) - height;
+  const std::int64_t more_width = grid.width * token_side(model.options, width, grid.width) - width;
+  const auto* const vit = dynamic_cast<const models::Vit*>(&model);
+  const bool centred = vit != nullptr && vit->design.canvas;
   const std::int64_t top = centred ? more_height / 2 : 0, left = centred ? more_width / 2 : 0;
   return at::constant_pad_nd(pixels, {0, 0, left, more_width - left, top, more_height - top});
 }
 
+std::int64_t layer_of_overlay(const ClassifyOptions& options, const models::Classifier& model) {
+  const std::int64_t last = model.layers() - 1;
+  if (options.layer > last)
+    throw UsageError(fmt::format("--layer is {}; the model has layers 0 to {}", options.layer, last));
+  return options.layer < 0 ? last : options.layer;
+}
+
+// Of the matrix whose rows are tokens: the row of the token that looks, or the mean of all.
+at::Tensor view_of(const at::Tensor& rows, const Overlay& overlay, nn::Grid grid) {
+  return overlay.token ? rows[(*overlay.token)[0] * grid.width + (*overlay.token)[1]] : rows.mean(0);
+}
+
+// For every token the share of its block, so scaled that all of a uniform matrix are 1 / N.
+at::Tensor mixing_view(const at::Tensor& mixing, const Partition& partition, const Overlay& overlay, nn::Grid grid) {
+  const at::Tensor weights = mixing.detach().flatten(1).to(at::kCPU, at::kDouble);
+  const at::Tensor shares = weights / weights.sum(1, true).clamp_min(1e-12);
+  const at::Tensor blocks = nn::block_of_tokens(partition);
+  const at::Tensor view = view_of(shares.index_select(0, blocks), overlay, grid).index_select(0, blocks);
+  return view * (static_cast<double>(partition.blocks()) / static_cast<double>(partition.tokens()));
+}
+
 Overlay make_overlay(const ClassifyOptions& options, models::LoadedClassifier& classifier, const at::Tensor& input) {
   models::Classifier& model = *classifier.model;
-  const std::int64_t layer = options.layer < 0 ? model.layers() - 1 : options.layer;
-  if (layer >= model.layers())
-    throw UsageError(fmt::format("--layer is {}; the model has layers 0 to {}", layer, model.layers() - 1));
+  const std::int64_t layer = layer_of_overlay(options, model);
   const nn::Grid grid = model.grid(layer);
+  Overlay overlay;
+  if (!options.token.empty()) {
+    if (options.token[0] >= grid.height || options.token[1] >= grid.width)
+      throw UsageError(fmt::format("--token is {} {}; layer {} has {} rows and {} columns of tokens", options.token[0],
+                                   options.token[1], layer, grid.height, grid.width));
+    overlay.token = {options.token[0], options.token[1]};
+  }
+  overlay.image = with_border(pixels_of(input, classifier.facts.preprocessing), model, grid);
   at::Tensor matrix = model.attention_matrix(input, layer)[0].mean(0).cpu();  // mean over heads
   const std::int64_t class_tokens = matrix.size(0) - grid.tokens();
   matrix = matrix.slice(0, class_tokens).slice(1, class_tokens);
-  Overlay overlay;
-  overlay.image = with_border(pixels_of(input, classifier.facts.preprocessing), model.options, grid);
-  if (!options.token.empty()) {
-    if (options.token[0] >= grid.height || options.token[1] >= grid.width)
-      throw UsageError(fmt::format("--token is {} {}; there are {} rows and {} columns of tokens", options.token[0],
-                                   options.token[1], grid.height, grid.width));
-    overlay.token = {options.token[0], options.token[1]};
-  }
-  const auto row_of = [&](const at::Tensor& weights, std::int64_t row) {
-    return overlay.token ? weights[row] : weights.mean(0);
-  };
-  const std::int64_t query = overlay.token ? (*overlay.token)[0] * grid.width + (*overlay.token)[1] : 0;
-  overlay.attention = row_of(matrix, query).view({grid.height, grid.width});
-  const at::Tensor mixing = model.mixing_parameter(layer);
-  if (!mixing.defined()) return overlay;
-  const Partition partition = nn::at_most(grid, model.options.blocks);
-  if (mixing.size(0) != partition.blocks()) return overlay;
-  const at::Tensor weights = mixing.detach().flatten(1).to(at::kCPU, at::kDouble);
-  const at::Tensor shares = weights / weights.sum(1, true).clamp_min(1e-12);
-  overlay.mixing =
-      row_of(shares, partition.block_of(query)).view({partition.blocks_per_axis()[0], partition.blocks_per_axis()[1]});
+  overlay.attention = view_of(matrix, overlay, grid).view({grid.height, grid.width});
+  if (const at::Tensor mixing = model.mixing_parameter(layer); mixing.defined())
+    overlay.mixing = mixing_view(mixing, model.partition(layer), overlay, grid).view({grid.height, grid.width});
   return overlay;
 }
 
-// The file's line of the table and its JSON.
-void classify_image(const std::string& file, const ClassifyOptions& options, models::LoadedClassifier& classifier,
-                    std::vector<std::vector<std::string>>& rows, io::Json& json) {
+// Writes the picture; returns what it shows.
+std::string draw_overlay(const ClassifyOptions& options, models::LoadedClassifier& classifier,
+                         const at::Tensor& input) {
+  const Overlay overlay = make_overlay(options, classifier, input);
+  io::write_file(options.overlay, overlay_png(overlay));
+  const std::int64_t layer = layer_of_overlay(options, *classifier.model);
+  return overlay.mixing.defined()
+             ? fmt::format("The image, attention of layer {} over it and its mixing of blocks over it", layer)
+             : fmt::format("The image and attention of layer {} over it", layer);
+}
+
+// The file's lines of the table and its JSON; returns what was drawn, if anything.
+std::string classify_image(const std::string& file, const ClassifyOptions& options,
+                           models::LoadedClassifier& classifier, std::vector<std::vector<std::string>>& rows,
+                           io::Json& json) {
   const torch::NoGradGuard no_gradient;
   const at::Tensor input = input_of(io::load_image(file), classifier).to(at::Device(options.device));
   const at::Tensor probabilities = at::softmax(classifier.model->forward(input)[0], 0, at::kDouble).cpu();
@@ -105,7 +136,7 @@ void classify_image(const std::string& file, const ClassifyOptions& options, mod
     top.push_back({{"class", name}, {"label", label}, {"probability", probability}});
   }
   json.push_back({{"image", file}, {"top", top}});
-  if (!options.overlay.empty()) io::write_file(options.overlay, overlay_png(make_overlay(options, classifier, input)));
+  return options.overlay.empty() ? "" : draw_overlay(options, classifier, input);
 }
 
 int run_classify(const ClassifyOptions& options) {
@@ -119,8 +150,9 @@ int run_classify(const ClassifyOptions& options) {
   std::vector<std::vector<std::string>> rows;
   io::Json json = io::Json::array();
   bool all_good = true;
+  std::string drawn;
   for (const std::string& file : options.images) try {
-      classify_image(file, options, classifier, rows, json);
+      drawn = classify_image(file, options, classifier, rows, json);
     } catch (const UsageError&) {
       throw;
     } catch (const std::exception& error) {
@@ -129,10 +161,7 @@ int run_classify(const ClassifyOptions& options) {
       json.push_back({{"image", file}, {"error", error.what()}});
     }
   if (!rows.empty()) options.output.text() << table({"image", "class", "probability"}, rows);
-  if (all_good && !options.overlay.empty())
-    options.output.text() << fmt::format("\nThe image, attention over it{}: {}\n",
-                                         classifier.model->mixing_matrices().empty() ? "" : " and mixing over it",
-                                         options.overlay);
+  if (!drawn.empty()) options.output.text() << fmt::format("\n{}: {}\n", drawn, options.overlay);
   options.output.json({{"model", path.string()}, {"images", json}});
   return all_good ? 0 : 1;
 }

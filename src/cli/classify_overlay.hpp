@@ -13,7 +13,7 @@ namespace mhla::cli {
 struct Overlay {
   at::Tensor image;                                  // uint8 [H, W, 3], as the model saw it
   at::Tensor attention;                              // [rows, columns] of tokens; sums to one
-  at::Tensor mixing;                                 // [rows, columns] of blocks, sums to one; undefined without MHLA
+  at::Tensor mixing;                                 // likewise, the weight of a token's block; undefined without MHLA
   std::optional<std::array<std::int64_t, 2>> token;  // the one that looks, marked; none: all of them
 };
 

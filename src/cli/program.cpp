@@ -1,8 +1,11 @@
 // The command line as a whole: help, dispatch and exit codes.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <exception>
 #include <iostream>
+#include <span>
+#include <string_view>
 
 #include "cli/commands.hpp"
 
@@ -26,6 +29,21 @@ constexpr const char* kFooter =
     "  mhla parity case.safetensors               check this build against stored results\n"
     "\nEvery command takes --json FILE (\"-\" for the standard output) and --help.\n"
     "Exit code: 0 success, 1 a check or a run failed, 2 the command line was wrong.";
+
+// Before anything else is parsed: an unknown word would be passed over, and the next one taken for the command.
+void check_commands(const CLI::App& program, std::span<const char* const> arguments) {
+  const CLI::App* place = &program;
+  for (const std::string_view word : arguments) {
+    const auto commands = place->get_subcommands([](const CLI::App*) { return true; });
+    if (commands.empty() || word.starts_with('-')) return;
+    const auto found =
+        std::ranges::find_if(commands, [&](const CLI::App* command) { return command->get_name() == word; });
+    if (found == commands.end())
+      throw UsageError(fmt::format("\"{}\" is no command{}; it may be: {}", word,
+                                   place == &program ? "" : " of " + place->get_name(), names_of_commands(*place)));
+    place = *found;
+  }
+}
 
 }  // namespace
 
@@ -54,6 +72,7 @@ int run_program(int argc, const char* const* argv) {
     add_eval(program, outcome);
     add_devices(program, outcome);
     add_version(program, outcome);
+    if (argc > 1) check_commands(program, {argv + 1, static_cast<std::size_t>(argc - 1)});
     program.parse(argc, argv);
     if (program.get_subcommands().empty())
       throw UsageError("a command is missing; it may be: " + names_of_commands(program));

@@ -94,6 +94,18 @@ std::string ClassifyImages::describe() const {
                      training->options().cache ? fmt::format("; kept in memory ({:.0f} MB)", cached_bytes / 1e6) : "");
 }
 
+std::int64_t ClassifyImages::bad_images(train::Communicator& communicator) const {
+  std::int64_t count = test ? std::ssize(test->bad_images()) : 0;
+  for (const auto* loader : {training.get(), validation.get()}) {
+    if (loader == nullptr) continue;
+    const at::Tensor found = at::zeros({loader->source().size()}, at::kLong);
+    for (const std::int64_t image : loader->bad_images()) found[image] = 1;
+    communicator.all_reduce(found);
+    count += found.count_nonzero().item<std::int64_t>();
+  }
+  return count;
+}
+
 ClassifyImages open_classify_images(const TrainClassifyOptions& options, const ClassifyRecipe& recipe,
                                     at::Device device, const train::Communicator& communicator) {
   const auto source = data::open_image_source(options.data, "train");

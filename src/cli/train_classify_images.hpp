@@ -17,6 +17,8 @@ struct ClassifyImages {
 
   const std::vector<std::string>& classes() const { return training->source().classes(); }
   std::string describe() const;
+  // Images of all splits found unreadable by any process, each counted once. Every rank calls it.
+  std::int64_t bad_images(train::Communicator& communicator) const;
 };
 
 ClassifyImages open_classify_images(const TrainClassifyOptions& options, const ClassifyRecipe& recipe,

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "cli/commands.hpp"
 #include "cli/train_device.hpp"
 
@@ -186,9 +188,10 @@ void add_train_classify_options(CLI::App& command, TrainClassifyOptions& options
 
 ClassifyRecipe resolve_recipe(const TrainClassifyOptions& options) {
   const bool small = options.recipe == "small";
+  const double lr = options.lr.value_or(1e-3);
   ClassifyRecipe recipe{.epochs = options.epochs.value_or(small ? 30.0 : 300.0),
-                        .lr = options.lr.value_or(1e-3),
-                        .warmup_from = 1e-6,
+                        .lr = lr,
+                        .warmup_from = std::min(1e-6, lr),
                         .weight_decay = options.weight_decay.value_or(0.05),
                         .clip = options.clip.value_or(small ? 1.0 : 0.0),
                         .ema = options.ema.value_or(small ? 0.0 : 0.9996),

@@ -44,21 +44,26 @@ struct ClassifyRun {
   std::filesystem::path weights_file() const { return std::filesystem::path(options.out) / "model.safetensors"; }
 
   // What a run that is resumed must agree on.
-  io::Json settings() const {
-    return {{"model", recipe.model},
+  io::Json settings(std::int64_t warmup) const {
+    io::Json network = recipe.model;
+    network.erase("recompute");  // changes memory, not results
+    const models::Preprocessing& pixels = images.preprocessing;
+    return {{"model", network},
             {"epochs", recipe.epochs},
             {"batch", recipe.batch},
             {"accumulate", options.accumulate},
             {"lr", recipe.lr},
             {"min_lr", options.min_lr},
             {"schedule", options.schedule},
-            {"warmup", options.warmup ? io::Json(*options.warmup) : io::Json(nullptr)},
+            {"warmup", warmup},
             {"weight_decay", recipe.weight_decay},
             {"clip", recipe.clip},
             {"ema", recipe.ema},
             {"seed", options.seed},
             {"augmentation", augmentation_text(recipe.augmentation)},
             {"bf16", uses_bf16(options.amp, device)},
+            {"pixels", {{"mean", pixels.mean}, {"std", pixels.std}, {"crop_fraction", pixels.crop_fraction}}},
+            {"classes", images.classes()},
             {"images", images.training->source().size()}};
   }
 
@@ -116,11 +121,23 @@ train::TrainerOptions trainer_options(const ClassifyRun& run) {
   options.checkpoint_every = given.checkpoint_every;
   options.keep = given.keep;
   options.resume = given.resume;
-  options.settings = run.settings();
+  options.settings = run.settings(warmup);
   options.about = facts_of(run);
   options.device_name = device_name(run.device);
   options.text = &given.output.text();
   return options;
+}
+
+// What fits of the file of --init; a file of which nothing does is taken for a mistake.
+void begin_with(const std::string& file, models::Classifier& model, std::ostream* text) {
+  const models::LoadReport report = models::load_weights(model, file, models::LoadMode::adapt);
+  if (report.loaded == 0)
+    throw UsageError(fmt::format("--init is {}, of which no tensor fits the model\n{}", file, report.text()));
+  if (text == nullptr) return;
+  const std::string findings = report.text();
+  *text << fmt::format("{} of {} tensors from {}{}{}\n", report.loaded, models::named_tensors(model).size(), file,
+                       findings.empty() ? "" : ":\n", findings)
+        << std::flush;
 }
 
 std::shared_ptr<models::Classifier> make_model(const TrainClassifyOptions& options, ClassifyRecipe& recipe,
@@ -133,10 +150,7 @@ std::shared_ptr<models::Classifier> make_model(const TrainClassifyOptions& optio
   } catch (const Error& error) {
     throw UsageError(fmt::format("model: {}", error.what()));
   }
-  if (!options.init.empty()) {
-    const models::LoadReport report = models::load_weights(*model, options.init, models::LoadMode::adapt);
-    if (say) options.output.text() << options.init << ":\n" << report.text() << std::flush;
-  }
+  if (!options.init.empty()) begin_with(options.init, *model, say ? &options.output.text() : nullptr);
   return model;
 }
 
@@ -184,16 +198,23 @@ int run_train_classify(const TrainClassifyOptions& options) {
                            save_best);
   train::Trainer trainer(task, settings, *communicator);
   const bool finished = trainer.run() == train::Ending::finished;
+  io::Json results = io::Json::object();
+  if (finished && communicator->leads()) results = stored_results(run.weights_file());
+  if (finished && run.images.test) results = test(run, results);
+  const std::int64_t bad = run.images.bad_images(*communicator);
   if (!communicator->leads()) return finished ? 0 : 1;
 
-  io::Json results = finished ? stored_results(run.weights_file()) : io::Json::object();
-  if (finished && run.images.test) results = test(run, results);
+  if (bad > 0)
+    options.output.text() << fmt::format("{} could not be read and {} left out\n",
+                                         bad == 1 ? "1 image" : grouped(static_cast<double>(bad)) + " images",
+                                         bad == 1 ? "was" : "were");
   if (finished)
     options.output.text() << fmt::format("weights    {}\nreport     {}\n", run.weights_file().string(),
                                          (std::filesystem::path(options.out) / "report.html").string());
   options.output.json({{"finished", finished},
                        {"steps", trainer.steps_done()},
                        {"results", results},
+                       {"bad_images", bad},
                        {"settings", settings.settings},
                        {"weights", run.weights_file().string()}});
   return finished ? 0 : 1;

@@ -57,7 +57,7 @@ std::int64_t BatchMaker::batches() const {
   return options_.train ? source_->size() / options_.batch : (source_->size() + options_.batch - 1) / options_.batch;
 }
 
-std::int64_t BatchMaker::bad_images() const {
+std::vector<std::int64_t> BatchMaker::bad_images() const {
   const std::lock_guard lock(report_mutex_);
   return bad_images_;
 }
@@ -103,7 +103,7 @@ bool BatchMaker::write_image(std::int64_t index, const Planes& target) {
   const auto leave_out = [&](const std::string& why) {
     is_bad_[index] = 1;
     const std::lock_guard lock(report_mutex_);
-    ++bad_images_;
+    bad_images_.push_back(index);
     options_.report(why);
     return false;
   };

@@ -27,7 +27,7 @@ class BatchMaker {
   const ImageSource& source() const { return *source_; }
   const ImageLoaderOptions& options() const { return options_; }
   std::int64_t batches() const;
-  std::int64_t bad_images() const;
+  std::vector<std::int64_t> bad_images() const;
 
   void begin_epoch(std::int64_t epoch);
   std::unique_ptr<OpenBatch> open(std::int64_t batch) const;
@@ -51,7 +51,7 @@ class BatchMaker {
   std::vector<std::uint8_t> is_bad_;
 
   mutable std::mutex report_mutex_;
-  std::int64_t bad_images_ = 0;
+  std::vector<std::int64_t> bad_images_;
 };
 
 }  // namespace mhla::data

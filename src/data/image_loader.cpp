@@ -132,7 +132,7 @@ ImageLoader::~ImageLoader() = default;
 std::int64_t ImageLoader::batches() const { return implementation_->maker.batches(); }
 const ImageLoaderOptions& ImageLoader::options() const { return implementation_->maker.options(); }
 const ImageSource& ImageLoader::source() const { return implementation_->maker.source(); }
-std::int64_t ImageLoader::bad_images() const { return implementation_->maker.bad_images(); }
+std::vector<std::int64_t> ImageLoader::bad_images() const { return implementation_->maker.bad_images(); }
 void ImageLoader::start(std::int64_t epoch, std::int64_t first_batch) { implementation_->start(epoch, first_batch); }
 std::optional<ImageBatch> ImageLoader::next() { return implementation_->next(); }
 

@@ -53,7 +53,7 @@ class ImageLoader {
   std::int64_t batches() const;
   const ImageLoaderOptions& options() const;
   const ImageSource& source() const;
-  std::int64_t bad_images() const;  // different ones, so far
+  std::vector<std::int64_t> bad_images() const;  // indices of those found so far by this process
 
   // Leaves what was under way and begins `epoch` at `first_batch`.
   void start(std::int64_t epoch, std::int64_t first_batch = 0);

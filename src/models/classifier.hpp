@@ -48,6 +48,9 @@ class Classifier : public torch::nn::Module {
   virtual std::int64_t layers() const = 0;
   virtual nn::Grid grid(std::int64_t layer) const = 0;  // its tokens at the options' image size
 
+  // The blocks a layer with a mixing matrix has on that grid.
+  virtual Partition partition(std::int64_t layer) const { return nn::at_most(grid(layer), options.blocks); }
+
   // The mixing matrix of a layer, [M, M, 1, 1]; undefined where it has none.
   virtual at::Tensor mixing_parameter(std::int64_t layer) = 0;
   // Views [M, M] of the learned ones, to project after a step.

@@ -81,8 +81,11 @@ LoadedClassifier load_classifier(const std::filesystem::path& path, const at::De
   const io::SafeTensors file = io::SafeTensors::load(path);
   const std::optional<ClassifierOptions> options = stored_options(file);
   if (!options)
-    throw Error(
-        fmt::format("{}: metadata \"{}\" is missing; a file of `mhla train classify` has it", file.source(), kConfig));
+    throw Error(fmt::format(
+        "{}: metadata \"{}\" is missing, which says what model it is; files of `mhla train classify` have it, "
+        "and those of tools/convert_checkpoint.py for the models it recognises; `mhla train classify --init` "
+        "takes weights without",
+        file.source(), kConfig));
   LoadedClassifier loaded{make_classifier(*options), stored_facts(file, options->classes)};
   load_weights(*loaded.model, path, LoadMode::strict);
   loaded.model->to(device);

@@ -15,7 +15,7 @@ class BlockMixingImpl : public torch::nn::Module {
   BlockMixingImpl(const Partition& partition, const at::Tensor& initial, bool frozen);  // initial: [M, M]
 
   // On another grid than its own the number of blocks per axis stays; where that grid has room for fewer, the matrix is
-  // resized, without gradient.
+  // resized as by resize_mixing, and gradients reach the parameter through it.
   struct Blocks {
     Partition partition;
     at::Tensor mixing;  // [M, M]
@@ -26,7 +26,12 @@ class BlockMixingImpl : public torch::nn::Module {
 
  private:
   Partition home_ = Partition::grid({1, 1}, {1, 1});
+  const at::Tensor& positions_of(const Partition& here, at::Device device);
+
   at::Tensor one_;
+  at::Tensor
+      positions_;       // of the blocks of another layout among those at home, [M', M] in double, kept until it changes
+  Grid positions_for_;  // blocks per axis
 };
 TORCH_MODULE(BlockMixing);
 

@@ -32,8 +32,9 @@ bool Communicator::any(bool condition) {
 std::unique_ptr<Communicator> alone() { return std::make_unique<Alone>(); }
 
 std::unique_ptr<Communicator> make_communicator() {
-  if (launched_by_mpi()) return make_mpi_communicator();
-  return alone();
+  auto communicator = launched_by_mpi() ? make_mpi_communicator() : alone();
+  check_announced_size(communicator->size());
+  return communicator;
 }
 
 }  // namespace mhla::train

@@ -96,7 +96,7 @@ void RunLog::evaluation(std::int64_t step, double epoch, double seconds, const E
     row[name] = number_or_null(value);
     line += fmt::format("  {} {:.4f}", name, value);
   }
-  say(line + (best ? "  (best)" : ""));
+  say(line + (!evaluation.score ? "  not validated, newest weights kept" : best ? "  (best)" : ""));
   append(row);
   write_summary();
   io::write_file(folder_ / "report.html", run_page(rows_, about_));

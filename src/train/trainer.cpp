@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include <limits>
+#include <set>
 
 #include "mhla/types.hpp"
 #include "train/autocast.hpp"
@@ -18,15 +19,25 @@ namespace {
 
 std::string megabytes(double bytes) { return fmt::format("{:.1f} MB", bytes / 1e6); }
 
-// The settings in which two runs differ: "lr: 0.001, now 0.002".
+// The settings in which two runs differ, the first few of them: "lr: 0.001, now 0.002", "model/width: 64, now 96".
 std::vector<std::string> differences(const io::Json& stored, const io::Json& present) {
+  constexpr std::size_t kListed = 8;
+  const io::Json before = stored.flatten(), now = present.flatten();
+  std::set<std::string> names;
+  for (const io::Json* settings : {&before, &now})
+    for (const auto& item : settings->items()) names.insert(item.key());
+  names.erase("");  // of no settings at all
   std::vector<std::string> list;
-  for (const auto& item : present.items()) {
-    const auto found = stored.find(item.key());
-    if (found == stored.end() || *found != item.value())
-      list.push_back(fmt::format("{}: {}, now {}", item.key(), found == stored.end() ? "not set" : found->dump(),
-                                 item.value().dump()));
-  }
+  const auto text = [](const io::Json& settings, const std::string& name) {
+    return settings.contains(name) ? settings.at(name).dump() : std::string("not set");
+  };
+  for (const std::string& name : names)
+    if (!before.contains(name) || !now.contains(name) || before.at(name) != now.at(name))
+      list.push_back(fmt::format("{}: {}, now {}", name.substr(1), text(before, name), text(now, name)));
+  if (list.size() <= kListed) return list;
+  const std::string rest = fmt::format("{} more", list.size() - kListed);
+  list.resize(kListed);
+  list.push_back(rest);
   return list;
 }
 

@@ -59,25 +59,29 @@ TEST_P(WrongCommandLine, ExitsWithTwoAndNamesTheArgument) {
   EXPECT_NE(run.out.find(GetParam().named), std::string::npos) << run.out;
 }
 
-INSTANTIATE_TEST_SUITE_P(Table, WrongCommandLine,
-                         ::testing::Values(WrongLine{"Nothing", "", "a command is missing; it may be: demo"},
-                                           WrongLine{"BenchOfNothing", "bench", "it may be: op"},
-                                           WrongLine{"BenchOfUnknown", "bench fly", "fly"},
-                                           WrongLine{"UnknownCommand", "fly", "fly"},
-                                           WrongLine{"UnknownOption", "version --fast", "--fast"},
-                                           WrongLine{"ParityWithoutFiles", "parity", "files"},
-                                           WrongLine{"ParityMissingFile", "parity /nonexistent/x", "/nonexistent/x"},
-                                           WrongLine{"BenchShape", "bench op --shape huge", "--shape"},
-                                           WrongLine{"BenchImpl", "bench op --impl magic", "--impl"},
-                                           WrongLine{"BenchDtype", "bench op --dtype f8", "--dtype"},
-                                           WrongLine{"BenchDevice", "bench op --device tpu", "--device"},
-                                           WrongLine{"BenchThreads", "bench op --threads -3 --quick", "--threads"},
-                                           WrongLine{"BenchPass", "bench op --passes sideways", "--passes"},
-                                           WrongLine{"AnalyzeBlocks", "analyze --grid 8 8 --blocks 9 9", "--blocks"},
-                                           WrongLine{"AnalyzeGrid", "analyze --grid 100 100 --blocks 4 4", "--grid"},
-                                           WrongLine{"AnalyzeAxes", "analyze --grid 8 8 --blocks 2", "--blocks"},
-                                           WrongLine{"JsonWithoutFile", "version --json", "--json"}),
-                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Table, WrongCommandLine,
+    ::testing::Values(WrongLine{"Nothing", "", "a command is missing; it may be: demo"},
+                      WrongLine{"BenchOfNothing", "bench", "it may be: op"},
+                      WrongLine{"BenchOfUnknown", "bench fly", "\"fly\" is no command of bench; it may be: op"},
+                      WrongLine{"UnknownCommand", "fly", "\"fly\" is no command; it may be: demo"},
+                      WrongLine{"MisspeltCommand", "trian classify", "\"trian\" is no command; it may be: demo"},
+                      WrongLine{"MisspeltTask", "train clasify --data .",
+                                "\"clasify\" is no command of train; it may be: classify"},
+                      WrongLine{"UnknownOption", "version --fast", "--fast"},
+                      WrongLine{"ParityWithoutFiles", "parity", "files"},
+                      WrongLine{"ParityMissingFile", "parity /nonexistent/x", "/nonexistent/x"},
+                      WrongLine{"BenchShape", "bench op --shape huge", "--shape"},
+                      WrongLine{"BenchImpl", "bench op --impl magic", "--impl"},
+                      WrongLine{"BenchDtype", "bench op --dtype f8", "--dtype"},
+                      WrongLine{"BenchDevice", "bench op --device tpu", "--device"},
+                      WrongLine{"BenchThreads", "bench op --threads -3 --quick", "--threads"},
+                      WrongLine{"BenchPass", "bench op --passes sideways", "--passes"},
+                      WrongLine{"AnalyzeBlocks", "analyze --grid 8 8 --blocks 9 9", "--blocks"},
+                      WrongLine{"AnalyzeGrid", "analyze --grid 100 100 --blocks 4 4", "--grid"},
+                      WrongLine{"AnalyzeAxes", "analyze --grid 8 8 --blocks 2", "--blocks"},
+                      WrongLine{"JsonWithoutFile", "version --json", "--json"}),
+    [](const auto& info) { return std::string(info.param.name); });
 
 TEST(Program, ParitySucceedsOnTheStoredCases) {
   const Finished run = run_mhla("parity --json - " + data("nlp_op_256.safetensors") + " " +

@@ -215,7 +215,7 @@ TEST(ImageLoader, BadImagesAreReportedOnceCountedAndLeftOut) {
     EXPECT_EQ(bad, 3);
     EXPECT_EQ(good, 45);
   }
-  EXPECT_EQ(loader.bad_images(), 3);
+  EXPECT_EQ(loader.bad_images().size(), 3U);
   std::ranges::sort(messages);
   EXPECT_EQ(messages, (std::vector<std::string>{"pictures/a/1000.jpg: damaged JPEG: it is only a test",
                                                 "pictures/a/1005.jpg: damaged JPEG: it is only a test",

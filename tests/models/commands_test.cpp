@@ -61,6 +61,31 @@ class ModelCommands : public ::testing::Test {
     return path("model.safetensors");
   }
 
+  // A classifier whose blocks read nothing but themselves.
+  std::string local_classifier(const models::ClassifierOptions& options) {
+    const auto model = models::make_classifier(options);
+    const torch::NoGradGuard no_gradient;
+    for (const at::Tensor& mixing : model->mixing_matrices()) mixing.copy_(at::eye(mixing.size(0)));
+    models::save_classifier(*model, folder_ / "local.safetensors", {});
+    return path("local.safetensors");
+  }
+
+  // Of the mixing panel that --overlay draws for a token at the top left: how far down its bright block reaches, as a
+  // share of the panel; zero without such a panel.
+  double bright_share(const std::string& model, const std::string& layer, Result& result) {
+    io::write_file(folder_ / "black.png", io::encode_png(std::vector<std::uint8_t>(3 * 32 * 32), 32, 32));
+    result = run({"classify", path("black.png"), "--model", model, "--overlay", path("view.png"), "--layer", layer,
+                  "--token", "0", "0"});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    const io::Image view = io::load_image(folder_ / "view.png");
+    const std::int64_t panel = view.height + 12, x = 2 * panel + view.height / 10;
+    if (x >= view.width) return 0.0;
+    const auto green = [&](std::int64_t y) { return view.rgb[static_cast<std::size_t>(3 * (y * view.width + x) + 1)]; };
+    std::int64_t bright = 0;
+    for (std::int64_t y = 0; y < view.height; ++y) bright += green(y) > 60 ? 1 : 0;
+    return static_cast<double>(bright) / static_cast<double>(view.height);
+  }
+
   mhla::testing::TemporaryFolder folder_;
 };
 
@@ -138,6 +163,36 @@ TEST_F(ModelCommands, ClassifyDrawsWhereItLooked) {
     for (std::int64_t panel = 0; panel < panels; ++panel)
       EXPECT_EQ(view.rgb[static_cast<std::size_t>(3 * (y * view.width + x + panel * 396))], 255);
   }
+}
+
+TEST_F(ModelCommands, ClassifyDrawsTheBlocksOfTheLayer) {
+  models::ClassifierOptions options = models::testing::small_options();
+  options.model = "vlt_tiny";
+  options.patch = models::ClassifierOptions{}.patch;
+  options.width = 8;
+  options.depth = 1;
+  options.heads = 1;
+  std::string model = local_classifier(options);
+  Result result;
+  EXPECT_NEAR(bright_share(model, "0", result), 1.0 / 4, 0.02);  // four blocks an axis in the first stage
+  EXPECT_NE(result.out.find("attention of layer 0 over it and its mixing"), std::string::npos) << result.out;
+  EXPECT_NEAR(bright_share(model, "1", result), 1.0 / 2, 0.02);
+  EXPECT_EQ(bright_share(model, "2", result), 0.0);  // softmax
+  EXPECT_NE(result.out.find("The image and attention of layer 2 over it:"), std::string::npos) << result.out;
+  options.image_size = {30, 30};  // 8 tokens of 4 pixels, the last one half empty
+  options.mixing_frozen = true;
+  options.mixing_init = "uniform";
+  model = local_classifier(options);
+  bright_share(model, "0", result);
+  EXPECT_EQ(io::load_image(folder_ / "view.png").height % 32, 0);
+  EXPECT_NE(result.out.find("its mixing"), std::string::npos) << result.out;
+}
+
+TEST_F(ModelCommands, ClassifyDrawsBlocksOfDifferentSizes) {
+  models::ClassifierOptions options = models::testing::small_options();
+  options.image_size = {28, 28};  // 7 tokens an axis, in blocks of 4 and 3
+  Result result;
+  EXPECT_NEAR(bright_share(local_classifier(options), "0", result), 4.0 / 7, 0.02);
 }
 
 TEST_F(ModelCommands, ClassifySaysWhichArgumentIsWrong) {

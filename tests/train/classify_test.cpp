@@ -12,6 +12,7 @@
 #include "io/json.hpp"
 #include "io/png.hpp"
 #include "io/safetensors.hpp"
+#include "io/tensors.hpp"
 #include "mhla/types.hpp"
 #include "train/checkpoint.hpp"
 #include "train/run_log.hpp"
@@ -130,6 +131,107 @@ TEST(Classify, GoesOnAfterKillNineBitForBit) {
   EXPECT_EQ(whole.step, parts.step);
   ASSERT_EQ(whole.tensors.size(), parts.tensors.size());
   for (const auto& [name, tensor] : whole.tensors) EXPECT_TRUE(torch::equal(tensor, parts.tensors.at(name))) << name;
+}
+
+TEST(Classify, ResumesWhereResultsStayTheSameOnly) {
+  const TemporaryFolder folder;
+  write_images(folder / "images");
+  const auto train = [&](const std::string& more) {
+    return run(train_command(folder / "images", folder / "out", more));
+  };
+  ASSERT_EQ(train("").exit_code, 0);
+  const Finished again = train(" --recompute --warmup 3");  // which is the default
+  EXPECT_EQ(again.exit_code, 0) << again.out;
+  EXPECT_NE(again.out.find("resumed after step 18"), std::string::npos) << again.out;
+  for (const auto& [more, named] :
+       {std::pair{" --warmup 1", "warmup: 3, now 1"}, std::pair{" --mean 0.5 0.5 0.5 --std 1 1 1", "pixels/mean/0: "},
+        std::pair{" --mixing-frozen", "model/mixing_frozen: false, now true"}}) {
+    const Finished other = train(more);
+    EXPECT_EQ(other.exit_code, 1) << other.out;
+    EXPECT_NE(other.out.find(named), std::string::npos) << other.out;
+  }
+  for (const char* split : {"train", "val", "test"})
+    std::filesystem::rename(folder / "images" / split / "class1", folder / "images" / split / "class_b");
+  const Finished renamed = train("");
+  EXPECT_EQ(renamed.exit_code, 1) << renamed.out;
+  EXPECT_NE(renamed.out.find("classes/1: \"class1\", now \"class2\""), std::string::npos) << renamed.out;
+}
+
+TEST(Classify, WithoutValidationTheNewestWeightsAreKept) {
+  const TemporaryFolder folder;
+  write_images(folder / "images");
+  std::filesystem::remove_all(folder / "images/val");
+  const Finished finished = run(train_command(folder / "images", folder / "out"));
+  EXPECT_EQ(finished.exit_code, 0) << finished.out;
+  EXPECT_NE(finished.out.find("epoch 1:  not validated, newest weights kept"), std::string::npos) << finished.out;
+  EXPECT_EQ(finished.out.find("(best)"), std::string::npos) << finished.out;
+  EXPECT_TRUE(std::filesystem::exists(folder / "out/model.safetensors"));
+}
+
+TEST(Classify, CountsImagesThatCannotBeReadOnce) {
+  const TemporaryFolder folder;
+  write_images(folder / "images");
+  for (const char* name : {"train/class0/3.png", "train/class2/0.png", "val/class1/1.png", "test/class0/5.png"})
+    io::write_file(folder / "images" / name, std::string_view("no picture"));
+  std::vector<std::string> launchers = {""};
+#ifdef MHLA_MPIRUN
+  launchers.push_back(std::string(MHLA_MPIRUN) + " -np 2 ");
+#endif
+  for (const std::string& launcher : launchers) {
+    const Finished finished =
+        run(launcher + train_command(folder / "images", folder / "out", " --resume none --json ") +
+            quoted(folder / "result.json"));
+    EXPECT_EQ(finished.exit_code, 0) << finished.out;
+    EXPECT_NE(finished.out.find("4 images could not be read and were left out\n"), std::string::npos) << finished.out;
+    EXPECT_EQ(read_json(folder / "result.json").at("bad_images"), 4);
+  }
+}
+
+TEST(Classify, SaysHowMuchOfInitFitsAndRefusesNothing) {
+  const TemporaryFolder folder;
+  write_images(folder / "images");
+  const Finished first = run(train_command(folder / "images", folder / "first", ""));
+  ASSERT_EQ(first.exit_code, 0) << first.out;
+  const auto count = io::SafeTensors::load(folder / "first/model.safetensors").tensors().size();
+  const Finished second = run(train_command(folder / "images", folder / "second", " --no-lepe --init ") +
+                              quoted(folder / "first/model.safetensors"));
+  EXPECT_EQ(second.exit_code, 0) << second.out;
+  const std::string fitting = std::to_string(count - 4);  // without weight and bias of LePE in two layers
+  EXPECT_NE(second.out.find(fitting + " of " + fitting + " tensors from "), std::string::npos) << second.out;
+  EXPECT_NE(second.out.find("in the file, but not in the model:\n  blocks.0.attn.lepe.bias"), std::string::npos);
+  io::save_tensors(folder / "other.safetensors", {{"stranger", torch::ones({3})}});
+  const Finished refused =
+      run(train_command(folder / "images", folder / "third", " --init ") + quoted(folder / "other.safetensors"));
+  EXPECT_EQ(refused.exit_code, 2) << refused.out;
+  EXPECT_NE(refused.out.find("other.safetensors, of which no tensor fits"), std::string::npos) << refused.out;
+  EXPECT_FALSE(std::filesystem::exists(folder / "third"));
+}
+
+TEST(Classify, TakesRatesBelowTheStartOfTheWarmUp) {
+  const TemporaryFolder folder;
+  write_images(folder / "images");
+  const Finished finished = run(train_command(folder / "images", folder / "out", " --lr 1e-8 --log-every 1"));
+  EXPECT_EQ(finished.exit_code, 0) << finished.out;
+  for (const io::Json& row : read_metrics(folder / "out/metrics.jsonl", 100)) EXPECT_LE(row.value("lr", 0.0), 1e-8);
+}
+
+TEST(Classify, ProcessesThatDoNotFindEachOtherAreRefused) {
+  const TemporaryFolder folder;
+  write_images(folder / "images");
+  const std::string command = train_command(folder / "images", folder / "out");
+  std::vector<std::string> launchers = {"SLURM_STEP_NUM_TASKS=4 "};  // of srun without PMI or PMIx
+#ifdef MHLA_MPIRUN
+  launchers.push_back("PMI_RANK=0 PMI_SIZE=4 ");  // of a launcher this MPI does not know
+#endif
+  for (const std::string& launcher : launchers) {
+    const Finished finished = run(launcher + command);
+    EXPECT_EQ(finished.exit_code, 1) << finished.out;
+    for (const char* part : {"announced 4 processes", "MPI found 1", "mpirun"})
+      EXPECT_NE(finished.out.find(part), std::string::npos) << finished.out;
+    EXPECT_FALSE(std::filesystem::exists(folder / "out"));
+  }
+  const Finished batch_script = run("SLURM_NTASKS=4 SLURM_STEP_NUM_TASKS=1 " + command);
+  EXPECT_EQ(batch_script.exit_code, 0) << batch_script.out;
 }
 
 #ifdef MHLA_MPIRUN
