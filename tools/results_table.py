@@ -2,7 +2,7 @@
 """Tables of docs/results.md from the runs of tools/eurosat_experiments.sh.
 
 `tools/results_table.py out/eurosat` prints them; with `--write docs/results.md` they are put into it, between its
-marks <!-- NAME --> and <!-- end -->.
+marks <!-- NAME --> and <!-- end -->; what was not run stays as it is there.
 """
 
 import argparse
@@ -85,7 +85,7 @@ def shipped_model(folder: Path) -> str:
     file = folder / "best" / "result.json"
     result = json.loads(file.read_text()) if file.exists() else {"finished": False}
     if not result["finished"]:
-        return "not trained"
+        return ""
     numbers = result["results"]
     keys = ["val/top1", "val/top5", "test/top1", "test/top5"]
     header = ["validation top-1", "validation top-5", "test top-1", "test top-5"]
@@ -107,6 +107,7 @@ def main() -> int:
         "attention": attention_table(runs),
         "shipped": shipped_model(arguments.folder),
     }
+    tables = {name: text for name, text in tables.items() if text}
     if arguments.write is None:
         print("\n\n".join(f"{name}\n\n{text}" for name, text in tables.items()))
         return 0

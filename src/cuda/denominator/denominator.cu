@@ -142,6 +142,12 @@ __global__ void normalized_gradient_kernel(const __grid_constant__ NormalizedGra
       for (int e = 0; e < kVector; ++e) to[e] = e < left ? from[e] : E(0.0F);
     }
   };
+  T z[kVector] = {};  // zero past the keys
+  const auto load_z = [&](int d) {
+#pragma unroll
+    for (int e = 0; e < kVector; ++e) z[e] = d + e < shape.key_dim ? args.z[at.row * shape.key_pad + d + e] : T(0);
+  };
+  if (args.z != nullptr && shape.key_dim <= kLanes * kVector) load_z(lane * kVector);
   const int first = static_cast<int>(blockIdx.y) * per_block;
   for (int base = first; base < at.tokens.count(); base += per_block * static_cast<int>(gridDim.y)) {
     const int n = base + static_cast<int>(threadIdx.x) / kLanes;
@@ -156,13 +162,12 @@ __global__ void normalized_gradient_kernel(const __grid_constant__ NormalizedGra
     if (lane * kVector < shape.value_dim) load_outputs(lane * kVector);
     T denominator = 0;
     if (args.z != nullptr) {
-      const T* const z = args.z + at.row * shape.key_pad;
       for (int d = lane * kVector; d < shape.key_dim; d += kLanes * kVector) {
         alignas(16) E x[kVector];
         load(q.row(token) + d, x, shape.key_dim - d, args.q.vectors);
+        if (shape.key_dim > kLanes * kVector) load_z(d);
 #pragma unroll
-        for (int e = 0; e < kVector; ++e)
-          if (d + e < shape.key_dim) denominator += shape.feature(to_accumulator(x[e])) * z[d + e];
+        for (int e = 0; e < kVector; ++e) denominator += shape.feature(to_accumulator(x[e])) * z[e];
       }
       denominator = sum_lanes(denominator) * static_cast<T>(shape.scale) + static_cast<T>(shape.eps);
     } else {
@@ -345,7 +350,7 @@ void normalized_gradient(const NormalizedGradientArgs<E>& args, cudaStream_t str
   const Shape& shape = args.shape;
   launch("gradient of the numerator", normalized_gradient_kernel<E>,
          dim3(static_cast<unsigned>(shape.total_blocks * shape.heads),
-              static_cast<unsigned>(std::clamp((shape.capacity + 63) / 64, 1, 64))),
+              static_cast<unsigned>(std::clamp((shape.capacity + 127) / 128, 1, 64))),
          kWarps * 32, 0, stream, args);
 }
 

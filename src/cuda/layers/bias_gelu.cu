@@ -16,29 +16,27 @@ using rows::store;
 
 constexpr int kVector = 8, kStrip = kVector * kWarp;
 
-struct Normal {
-  float cumulative, density;  // Phi(x), phi(x)
+struct Tail {
+  float probability, density;  // Phi(-|x|), exp(-x^2 / 2)
 };
 
-__device__ __forceinline__ Normal normal(float x) {
-  constexpr float kHalfRoot = 0.70710678F, kInverseRootTwoPi = 0.39894228F;
+__device__ __forceinline__ Tail tail(float x) {
+  constexpr float kHalfRoot = 0.70710678F, kMinusHalfLog2E = -0.72134752F;
   const float t = __fdividef(1.0F, 1.0F + 0.3275911F * kHalfRoot * fabsf(x));
-  const float e = __expf(-0.5F * x * x);
+  float e;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(kMinusHalfLog2E * x * x));
   const float poly =
-      t * (0.254829592F + t * (-0.284496736F + t * (1.421413741F + t * (-1.453152027F + t * 1.061405429F))));
-  const float tail = 0.5F * poly * e;
-  return {x > 0.0F ? 1.0F - tail : tail, kInverseRootTwoPi * e};
+      t * (0.127414796F + t * (-0.142248368F + t * (0.7107068705F + t * (-0.7265760135F + t * 0.5307027145F))));
+  return {poly * e, e};
 }
 
-// NaN and infinities: x Phi(x) must not be inf * 0.
-__device__ __forceinline__ float gelu(float x) {
-  const float cumulative = normal(x).cumulative;
-  return cumulative == 0.0F ? 0.0F : x * cumulative;
-}
+// x Phi(x) = max(x, 0) - |x| Phi(-|x|); infinity stays what it is.
+__device__ __forceinline__ float gelu(float x) { return fmaxf(x, 0.0F) - fminf(fabsf(x), 1e30F) * tail(x).probability; }
 
 __device__ __forceinline__ float gelu_derivative(float x) {
-  const Normal at = normal(x);
-  return at.cumulative + (at.density == 0.0F ? 0.0F : x * at.density);
+  constexpr float kInverseRootTwoPi = 0.39894228F;
+  const Tail at = tail(x);
+  return (x > 0.0F ? 1.0F - at.probability : at.probability) + kInverseRootTwoPi * x * at.density;
 }
 
 template <typename E>

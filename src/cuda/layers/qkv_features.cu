@@ -59,7 +59,7 @@ __device__ void carry_values(const QkvFeatures& p, const QkvFeatures::Backward& 
 
 // blockIdx.y: 0 for q, 1 for k, 2 for v.
 template <typename E, int K>
-__global__ void __launch_bounds__(kWarps* kWarp)
+__global__ void __launch_bounds__(kWarps* kWarp, K <= 3 ? 4 : 1)
     qkv_features_backward(QkvFeatures p, Feature feature, QkvFeatures::Backward args) {
   __shared__ Meeting<K> meeting;
   if (blockIdx.y == 2) return carry_values<E, K>(p, args);
