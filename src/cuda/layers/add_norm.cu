@@ -6,11 +6,6 @@
 namespace mhla::cuda::layers {
 namespace {
 
-using rows::kWarp;
-using rows::load;
-using rows::load_any;
-using rows::store;
-
 template <typename X, typename Y, int K>
 __global__ void __launch_bounds__(kWarps* kWarp) add_norm_forward(AddNorm p, AddNorm::Forward args) {
   const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * kWarps + threadIdx.x / kWarp;

@@ -9,11 +9,6 @@
 namespace mhla::cuda::layers {
 namespace {
 
-using rows::kWarp;
-using rows::load;
-using rows::load_any;
-using rows::store;
-
 constexpr int kVector = 8, kStrip = kVector * kWarp;
 
 struct Tail {

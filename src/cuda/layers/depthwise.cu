@@ -8,11 +8,6 @@
 namespace mhla::cuda::layers {
 namespace {
 
-using rows::kWarp;
-using rows::load;
-using rows::load_any;
-using rows::store;
-
 constexpr int kPair = 2, kGroup = kPair * kWarp;  // channels of a lane, of a warp
 constexpr int kRows = 2, kTileWarps = 4, kThreads = kTileWarps * kWarp;
 constexpr int kDown = kRows * kTileWarps, kAcross = 16;

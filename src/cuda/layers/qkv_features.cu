@@ -7,11 +7,6 @@
 namespace mhla::cuda::layers {
 namespace {
 
-using rows::kWarp;
-using rows::load;
-using rows::load_any;
-using rows::store;
-
 // blockIdx.y: 0 for q, 1 for k.
 template <typename E, int K>
 __global__ void __launch_bounds__(kWarps* kWarp)
