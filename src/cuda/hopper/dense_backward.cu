@@ -314,7 +314,8 @@ __global__ __launch_bounds__(kMostGroups* kWarpgroup,
 template <typename E>
 bool dense_backward(const DenseBackwardArgs<E>& args, cudaStream_t stream) {
   const Shape& shape = args.shape;
-  Params<E> p{.args = args};
+  Params<E> p{};
+  p.args = args;
   const int heads = shape.heads;
   if (!PairFeature<E>::covers(shape.feature) || !fits(args.q, heads) || !fits(args.k, heads) || !fits(args.v, heads) ||
       (args.normalize && !fits(args.o, heads)) || !fits(args.d_o, heads) || !fits(args.d_q, heads) ||

@@ -136,7 +136,8 @@ __global__ __launch_bounds__(kMostThreads, 1) void dense_forward_kernel(const __
 template <typename E>
 bool dense_forward(const DenseForwardArgs<E>& args, cudaStream_t stream) {
   const Shape& shape = args.shape;
-  Params<E> p{.args = args};
+  Params<E> p{};
+  p.args = args;
   const int heads = shape.heads;
   if (!PairFeature<E>::covers(shape.feature) || !fits(args.q, heads) || !fits(args.k, heads) || !fits(args.v, heads) ||
       !fits(args.o, heads) || !suits_dense(shape, p.boxes) || !head_map(args.q, heads, shape.sequences, p.boxes, p.q) ||

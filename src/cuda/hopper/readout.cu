@@ -335,7 +335,8 @@ bool suits(const ReadoutArgs<E>& args, Boxes& boxes) {
 
 template <typename E>
 bool read_out(const ReadoutArgs<E>& args, cudaStream_t stream) {
-  Params<E> p{.args = args};
+  Params<E> p{};
+  p.args = args;
   if (!suits(args, p.boxes)) return false;
   const auto run = [&]<int kDepth, int kWidth>() {
     args.transposed ? launch_readout<E, kDepth, kWidth, true>(p, stream)
@@ -353,7 +354,8 @@ bool read_out(const ReadoutArgs<E>& args, cudaStream_t stream) {
 
 template <typename E>
 bool read_out_keys(const ReadoutArgs<E>& d_k, const ReadoutArgs<E>& d_v, cudaStream_t stream) {
-  Params<E> p{.args = d_k};
+  Params<E> p{};
+  p.args = d_k;
   const Shape& shape = d_k.shape;
   if (shape.key_dim != shape.value_dim || !suits(d_k, p.boxes) || !suits(d_v, p.boxes)) return false;
   p.second = token_map(d_v.out, shape.kv_heads, shape.sequences, p.boxes);

@@ -223,7 +223,8 @@ bool summarize(const SummaryArgs<E>& args, cudaStream_t stream) {
   const int heads = args.of_queries ? shape.heads : shape.kv_heads;
   const std::int64_t rows = static_cast<std::int64_t>(shape.total_blocks) * heads;
   constexpr std::int64_t kLimit = std::int64_t{1} << 31;
-  Params<E> p{.args = args};
+  Params<E> p{};
+  p.args = args;
   const bool suits = PairFeature<E>::covers(args.feature) && shape.initial == 0 && args.final_S == nullptr &&
                      (shape.key_dim == 64 || shape.key_dim == 128) &&
                      (shape.value_dim == 64 || shape.value_dim == 128 || shape.value_dim == 256) &&

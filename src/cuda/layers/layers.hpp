@@ -34,9 +34,9 @@ struct AddNorm {
   struct Forward {
     const void* x = nullptr;
     const void* branch = nullptr;   // null: sum is x, and not written
-    ConstVector branch_bias;        // null: zero
+    ConstVector branch_bias{};      // null: zero
     const float* factor = nullptr;  // one for rows_per_factor rows; null: 1
-    ConstVector weight, bias;
+    ConstVector weight{}, bias{};
     void* sum = nullptr;
     void* y = nullptr;
     float* statistics = nullptr;  // [rows, 2]: mean and 1 / deviation, for the backward pass; null: not wanted
@@ -45,12 +45,12 @@ struct AddNorm {
     const void* sum = nullptr;
     const float* statistics = nullptr;
     const float* factor = nullptr;
-    ConstVector weight;
+    ConstVector weight{};
     const void* d_y = nullptr;
     const void* d_sum = nullptr;  // null: zero
     void* d_x = nullptr;
-    void* d_branch = nullptr;                // null: there was none
-    Vector d_weight, d_bias, d_branch_bias;  // null: not wanted
+    void* d_branch = nullptr;                      // null: there was none
+    Vector d_weight{}, d_bias{}, d_branch_bias{};  // null: not wanted
     float* partial = nullptr;
   };
 };
@@ -70,18 +70,18 @@ struct QkvFeatures {
 
   struct Forward {
     const void* qkv = nullptr;
-    ConstVector q_weight, k_weight;
+    ConstVector q_weight{}, k_weight{};
     void *q = nullptr, *k = nullptr;
     float* statistics = nullptr;  // [rows, 2]: 1 / rms of q and of k
   };
   struct Backward {
     const void* qkv = nullptr;
     const float* statistics = nullptr;
-    ConstVector q_weight, k_weight;
+    ConstVector q_weight{}, k_weight{};
     const void *d_q = nullptr, *d_k = nullptr, *d_v = nullptr;
     const void* d_v_more = nullptr;  // added to d_v; null: zero
     void* d_qkv = nullptr;
-    Vector d_q_weight, d_k_weight;
+    Vector d_q_weight{}, d_k_weight{};
     float* partial = nullptr;
   };
 };
@@ -98,15 +98,15 @@ struct BiasGelu {
 
   struct Forward {
     const void* x = nullptr;
-    ConstVector bias;
+    ConstVector bias{};
     void* y = nullptr;
   };
   struct Backward {
     const void* x = nullptr;
-    ConstVector bias;
+    ConstVector bias{};
     const void* d_y = nullptr;
     void* d_x = nullptr;
-    Vector d_bias;
+    Vector d_bias{};
     float* partial = nullptr;
   };
 };
@@ -130,16 +130,16 @@ struct Depthwise {
     std::int64_t stride = 0;
   };
   struct Forward {
-    Tokens x;
-    ConstVector weight, bias;    // [channels, side, side]; [channels]
-    const void* base = nullptr;  // contiguous; null: zero
+    Tokens x{};
+    ConstVector weight{}, bias{};  // [channels, side, side]; [channels]
+    const void* base = nullptr;    // contiguous; null: zero
     void* y = nullptr;
     bool transposed = false;  // the derivative with respect to the tokens: the filter is turned by half a turn
   };
   struct FilterGradient {
-    Tokens x;
+    Tokens x{};
     const void* d_y = nullptr;
-    Vector d_weight, d_bias;
+    Vector d_weight{}, d_bias{};
     float* partial = nullptr;
   };
 };
