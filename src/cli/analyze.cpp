@@ -5,6 +5,7 @@
 
 #include "cli/analyze_run.hpp"
 #include "cli/commands.hpp"
+#include "cli/number_checks.hpp"
 #include "cli/output.hpp"
 #include "cli/progress.hpp"
 #include "io/file.hpp"
@@ -125,7 +126,7 @@ void add_analyze(CLI::App& program, Outcome& outcome) {
       ->check(CLI::ExistingFile)
       ->type_name("FILE");
   command->add_option("--head", options->head, "Head of --input to look at")
-      ->check(CLI::NonNegativeNumber)
+      ->check(kNonNegative)
       ->capture_default_str();
   command->add_option("--init", options->init, "How the mixing matrix is made")
       ->check(CLI::IsMember({"paper", "linear", "cos", "exp", "gaussian", "local", "uniform"}))

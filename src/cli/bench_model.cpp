@@ -12,6 +12,7 @@
 #include "cli/bench_model_run.hpp"
 #include "cli/machine.hpp"
 #include "cli/measure.hpp"
+#include "cli/number_checks.hpp"
 #include "cli/output.hpp"
 #include "cli/progress.hpp"
 #include "cuda/attention.hpp"
@@ -206,14 +207,12 @@ void add_bench_model(CLI::App& bench, Outcome& outcome) {
       ->add_option("--size", options->sizes,
                    "Sides of square images in pixels; 256,512 unless given, on a GPU also 1024")
       ->delimiter(',')
-      ->check(CLI::PositiveNumber)
+      ->check(kPositive)
       ->type_name("PX");
-  command->add_option("--patch", options->patch, "Side of a patch in pixels")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
+  command->add_option("--patch", options->patch, "Side of a patch in pixels")->check(kPositive)->capture_default_str();
   command->add_option("--blocks", options->blocks, "Blocks per axis of MHLA (M is the square)")
       ->delimiter(',')
-      ->check(CLI::PositiveNumber)
+      ->check(kPositive)
       ->type_name("COUNT")
       ->capture_default_str();
   command->add_option("--passes", options->passes, "infer: forward; train: a whole step, with AdamW")
@@ -221,7 +220,7 @@ void add_bench_model(CLI::App& bench, Outcome& outcome) {
       ->check(CLI::IsMember({"infer", "train"}))
       ->capture_default_str();
   command->add_option("--batch", options->batch, "Images per batch; unless given, 1024 tokens' worth, on a GPU 65536")
-      ->check(CLI::PositiveNumber);
+      ->check(kPositive);
   command
       ->add_option("--dtype", options->dtype,
                    "f32 or bf16; f32 unless given, on a GPU bf16, which for training is autocast")

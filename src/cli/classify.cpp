@@ -8,6 +8,7 @@
 #include "cli/classify_model.hpp"
 #include "cli/classify_overlay.hpp"
 #include "cli/commands.hpp"
+#include "cli/number_checks.hpp"
 #include "cli/output.hpp"
 #include "data/augmentation.hpp"
 #include "io/file.hpp"
@@ -176,9 +177,7 @@ void add_classify(CLI::App& program, Outcome& outcome) {
       ->add_option("--model", options->model,
                    "Classifier (.safetensors) of `mhla train classify`; unless given, the one in the folder pretrained")
       ->type_name("FILE");
-  command->add_option("--top", options->top, "How many classes to name")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
+  command->add_option("--top", options->top, "How many classes to name")->check(kPositive)->capture_default_str();
   command->add_option("--device", options->device, "Device to run on")
       ->check(CLI::IsMember({"cpu", "cuda"}))
       ->capture_default_str();
@@ -186,13 +185,12 @@ void add_classify(CLI::App& program, Outcome& outcome) {
       ->add_option("--overlay", options->overlay,
                    "Also draw a PNG: the image, and over it what tokens look at and how blocks are mixed")
       ->type_name("FILE");
-  command->add_option("--layer", options->layer, "Layer of --overlay; the last unless given")
-      ->check(CLI::NonNegativeNumber);
+  command->add_option("--layer", options->layer, "Layer of --overlay; the last unless given")->check(kNonNegative);
   command
       ->add_option("--token", options->token,
                    "Row and column of the token whose view --overlay draws; the mean of all unless given")
       ->expected(2)
-      ->check(CLI::NonNegativeNumber)
+      ->check(kNonNegative)
       ->type_name("ROW COLUMN");
   options->output.add_option(*command);
   command->callback([options, &outcome] { outcome.exit_code = run_classify(*options); });

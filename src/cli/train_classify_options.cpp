@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "cli/commands.hpp"
+#include "cli/number_checks.hpp"
 #include "cli/train_device.hpp"
 
 namespace mhla::cli {
@@ -75,9 +76,9 @@ void add_recipe_options(CLI::App& command, TrainClassifyOptions& options) {
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str()
       ->group(kGroup);
-  command.add_option("--lr", options.lr, "Highest learning rate [recipe]")->check(CLI::PositiveNumber)->group(kGroup);
+  command.add_option("--lr", options.lr, "Highest learning rate [recipe]")->check(kPositive)->group(kGroup);
   command.add_option("--min-lr", options.min_lr, "Lowest, at the end")
-      ->check(CLI::NonNegativeNumber)
+      ->check(kNonNegative)
       ->capture_default_str()
       ->group(kGroup);
   command.add_option("--schedule", options.schedule, "How it falls")
@@ -85,15 +86,15 @@ void add_recipe_options(CLI::App& command, TrainClassifyOptions& options) {
       ->capture_default_str()
       ->group(kGroup);
   command.add_option("--warmup", options.warmup, "Steps until it is highest [recipe]")
-      ->check(CLI::NonNegativeNumber)
+      ->check(kNonNegative)
       ->group(kGroup);
   command
       .add_option("--weight-decay", options.weight_decay,
                   "Of matrices; not of norms, biases, positions and mixing [recipe]")
-      ->check(CLI::NonNegativeNumber)
+      ->check(kNonNegative)
       ->group(kGroup);
   command.add_option("--clip", options.clip, "Largest norm of the gradients; 0: no limit [recipe]")
-      ->check(CLI::NonNegativeNumber)
+      ->check(kNonNegative)
       ->group(kGroup);
   command.add_option("--ema", options.ema, "Decay of the weight average that is evaluated and kept; 0: none [recipe]")
       ->check(CLI::Range(0.0, 0.999999))
@@ -109,7 +110,7 @@ void add_data_options(CLI::App& command, TrainClassifyOptions& options) {
       ->type_name("TEXT")
       ->group(kGroup);
   const auto number = [&](const char* flag, std::optional<double>& value, const char* about) {
-    command.add_option(flag, value, about)->check(CLI::NonNegativeNumber)->group(kGroup);
+    command.add_option(flag, value, about)->check(kNonNegative)->group(kGroup);
   };
   number("--mixup", options.mixup, "Alpha of mixup; 0: off");
   number("--cutmix", options.cutmix, "Alpha of CutMix; 0: off");
@@ -158,7 +159,7 @@ void add_run_options(CLI::App& command, TrainClassifyOptions& options) {
       ->capture_default_str()
       ->group(kGroup);
   const auto interval = [&](const char* flag, std::int64_t& value, const char* about) {
-    command.add_option(flag, value, about)->check(CLI::NonNegativeNumber)->capture_default_str()->group(kGroup);
+    command.add_option(flag, value, about)->check(kNonNegative)->capture_default_str()->group(kGroup);
   };
   interval("--log-every", options.log_every, "Steps between two lines; 0: an epoch");
   interval("--eval-every", options.eval_every, "Steps between two validations; 0: an epoch");

@@ -25,13 +25,13 @@ class BlockMixingImpl : public torch::nn::Module {
   at::Tensor weight;  // undefined for linear attention
 
  private:
-  Partition home_ = Partition::grid({1, 1}, {1, 1});
+  // Of the blocks of another layout among those at home, [M', M] in double.
   const at::Tensor& positions_of(const Partition& here, at::Device device);
 
+  Partition home_ = Partition::grid({1, 1}, {1, 1});
   at::Tensor one_;
-  at::Tensor
-      positions_;       // of the blocks of another layout among those at home, [M', M] in double, kept until it changes
-  Grid positions_for_;  // blocks per axis
+  at::Tensor positions_;  // of the last layout asked for
+  Grid positions_for_;    // its blocks per axis
 };
 TORCH_MODULE(BlockMixing);
 

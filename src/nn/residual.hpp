@@ -4,6 +4,8 @@
 
 #include <torch/torch.h>
 
+#include <utility>
+
 #include "nn/branch.hpp"
 #include "nn/norm.hpp"
 

@@ -45,8 +45,7 @@ __global__ void __launch_bounds__(kWarps* kWarp) add_norm_forward(AddNorm p, Add
     for (int i = 0; i < V; ++i) x[k][i] = x[k][i] * inverse * weight[i] + bias[i];
     store<V>(static_cast<Y*>(args.y) + begin + column, x[k]);
   });
-  if (args.statistics != nullptr && threadIdx.x % kWarp == 0)
-    reinterpret_cast<float2*>(args.statistics)[row] = make_float2(mean, inverse);
+  if (threadIdx.x % kWarp == 0) reinterpret_cast<float2*>(args.statistics)[row] = make_float2(mean, inverse);
 }
 
 template <typename X, typename Y, int K>

@@ -39,7 +39,7 @@ struct AddNorm {
     ConstVector weight{}, bias{};
     void* sum = nullptr;
     void* y = nullptr;
-    float* statistics = nullptr;  // [rows, 2]: mean and 1 / deviation, for the backward pass; null: not wanted
+    float* statistics = nullptr;  // [rows, 2]: mean and 1 / deviation, for the backward pass
   };
   struct Backward {
     const void* sum = nullptr;
