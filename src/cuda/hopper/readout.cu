@@ -12,6 +12,7 @@ namespace {
 constexpr int kGroups = 4;
 constexpr int kThreads = (kGroups + 1) * kWarpgroup;
 constexpr int kMostStages = 8, kMostMatrices = 8;
+constexpr int kNumberWarps = 2;
 
 template <typename E>
 struct Params {
@@ -95,11 +96,11 @@ __global__ __launch_bounds__(kThreads, 1) void readout_kernel(const __grid_const
 
   if (group == kGroups) {
     give_registers<32>();
-    // With one tile per item, four warps take turns at items; else the first fetches all and the second its numbers.
-    // Where a tile goes follows from how many came before it. A warp must not be two rounds of a ring ahead of another,
-    // so both rings have a multiple of four places when warps take turns.
+    // With one tile per item, four warps take turns at items; else the first fetches all, and two more take turns at the
+    // numbers of its tiles. Where a tile goes follows from how many came before it. A warp must not be two rounds of a
+    // ring ahead of another, so the places of a ring are a multiple of the warps that take turns at it.
     const bool takes_turns = p.producers > 1, fetches = takes_turns || warp == 0;
-    const bool numbers = args.coefficient && (takes_turns || warp == 1);
+    const bool numbers = args.coefficient && (takes_turns || (warp > 0 && warp <= kNumberWarps));
     if (!fetches && !numbers) return;
     const int initial = takes_turns ? warp : 0;
     for (int item = first + initial * step, number = initial; item < p.items;
@@ -122,6 +123,7 @@ __global__ __launch_bounds__(kThreads, 1) void readout_kernel(const __grid_const
       __syncwarp();
       for (int tile = 0; tile < boxes.tiles; ++tile) {
         const int sequence = number * boxes.tiles + tile, use = sequence / p.stages, stage = sequence - use * p.stages;
+        if (!fetches && sequence % kNumberWarps != warp - 1) continue;
         Barrier* const barrier = small.full + stage;
         wait(small.empty + stage, use % 2 ^ 1);
         if (numbers) {
@@ -311,6 +313,8 @@ void launch_readout(Params<E>& p, cudaStream_t stream) {
   if (p.producers > 1) {
     p.stages -= p.stages % p.producers;
     p.matrices -= p.matrices % p.producers;
+  } else if (args.coefficient) {
+    p.stages -= p.stages % kNumberWarps;
   }
   launch("readout", readout_kernel<E, kDepth, kWidth, kTransposed, kBoth>,
          dim3(static_cast<unsigned>(std::min(p.items, multiprocessors()))), kThreads,
