@@ -111,6 +111,7 @@ struct ForwardArgs {
   Inputs in;
   Tensor o;
   Summaries final_state;  // null: not wanted
+  void* kept = nullptr;   // Plan::kept_bytes() for backward(), aligned as a workspace; null: it forms summaries again
   Execution run;
 };
 
@@ -120,9 +121,10 @@ struct BackwardArgs {
   ConstTensor d_o;         // gradient of o
   ConstSummaries d_final;  // gradient of the final state; null: zero
   Tensor d_q, d_k, d_v;
-  Tensor d_q_den, d_k_den;   // where q_den and k_den are given
-  void* d_mixing = nullptr;  // shape of mixing; null: not wanted
-  Summaries d_initial;       // null: not wanted
+  Tensor d_q_den, d_k_den;     // where q_den and k_den are given
+  void* d_mixing = nullptr;    // shape of mixing; null: not wanted
+  Summaries d_initial;         // null: not wanted
+  const void* kept = nullptr;  // what forward() left for these inputs; null: nothing
   Execution run;
 };
 
@@ -133,6 +135,7 @@ class Plan {
   int threads() const { return threads_; }
   std::size_t forward_workspace() const { return forward_workspace_; }    // bytes
   std::size_t backward_workspace() const { return backward_workspace_; }  // bytes
+  std::size_t kept_bytes() const { return kept_bytes_; }  // what forward() can leave for backward(); 0: nothing
   double forward_flops() const;  // arithmetic of the mathematics: no padding, nothing recomputed
   double backward_flops() const;
   std::size_t token_bytes() const;  // q, k, v, o moved once
@@ -144,6 +147,7 @@ class Plan {
   int threads_ = 1;
   std::size_t forward_workspace_ = 0;
   std::size_t backward_workspace_ = 0;
+  std::size_t kept_bytes_ = 0;
 };
 
 // Validates the problem and decides how to run it, on a CPU with up to `threads` threads (0: those of

@@ -172,6 +172,7 @@ typedef struct mhla_forward_args {
   mhla_tensor o;
   mhla_summaries final_state;
   mhla_execution run;
+  void* kept; /* mhla_plan_kept_bytes() for mhla_backward, aligned as a workspace; null: not wanted */
 } mhla_forward_args;
 typedef struct mhla_backward_args {
   mhla_inputs in;
@@ -182,6 +183,7 @@ typedef struct mhla_backward_args {
   void* d_mixing;
   mhla_summaries d_initial;
   mhla_execution run;
+  const void* kept; /* what mhla_forward left for these inputs; null: nothing */
 } mhla_backward_args;
 
 typedef struct mhla_plan mhla_plan;
@@ -190,6 +192,7 @@ void mhla_plan_destroy(mhla_plan* plan); /* null is ignored */
 mhla_algorithm mhla_plan_algorithm(const mhla_plan* plan);
 size_t mhla_plan_forward_workspace(const mhla_plan* plan);
 size_t mhla_plan_backward_workspace(const mhla_plan* plan);
+size_t mhla_plan_kept_bytes(const mhla_plan* plan); /* 0: forward has nothing to leave for backward */
 /* On CUDA these enqueue work on the stream and return. */
 mhla_status mhla_forward(const mhla_plan* plan, const mhla_forward_args* args);
 mhla_status mhla_backward(const mhla_plan* plan, const mhla_backward_args* args);

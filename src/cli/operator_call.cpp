@@ -87,17 +87,21 @@ torch::Tensor random_output_gradient(const Problem& problem, std::uint64_t seed)
 
 Results run_operator(const Plan& plan, const Tokens& tokens, const torch::Tensor& d_o) {
   Results results = allocate(plan.problem(), tokens, d_o.defined());
+  const auto kept_bytes = static_cast<std::int64_t>(d_o.defined() ? plan.kept_bytes() : 0);
+  const torch::Tensor kept = torch::empty({kept_bytes}, tokens.q.options().dtype(torch::kByte));
   {
     dispatch::Place place(tokens.q);
     ForwardArgs args;
     args.in = inputs(tokens);
     args.o = mutable_view(results.o);
+    if (kept_bytes > 0) args.kept = kept.mutable_data_ptr();
     args.run = place.execution(plan.forward_workspace());
     forward(plan, args);
   }
   if (d_o.defined()) {
     dispatch::Place place(tokens.q);
     BackwardArgs args = backward_args(tokens, d_o, results);
+    if (kept_bytes > 0) args.kept = kept.const_data_ptr();
     args.run = place.execution(plan.backward_workspace());
     backward(plan, args);
   }

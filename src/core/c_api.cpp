@@ -239,6 +239,7 @@ mhla_algorithm mhla_plan_algorithm(const mhla_plan* plan) {
 }
 size_t mhla_plan_forward_workspace(const mhla_plan* plan) { return plan->plan.forward_workspace(); }
 size_t mhla_plan_backward_workspace(const mhla_plan* plan) { return plan->plan.backward_workspace(); }
+size_t mhla_plan_kept_bytes(const mhla_plan* plan) { return plan->plan.kept_bytes(); }
 
 mhla_status mhla_forward(const mhla_plan* plan, const mhla_forward_args* args) {
   return guarded([&] {
@@ -248,6 +249,7 @@ mhla_status mhla_forward(const mhla_plan* plan, const mhla_forward_args* args) {
     forward(plan->plan, {.in = to_inputs(args->in),
                          .o = to_tensor(args->o),
                          .final_state = {args->final_state.S, args->final_state.z},
+                         .kept = args->kept,
                          .run = to_execution(args->run, parallel)});
   });
 }
@@ -268,6 +270,7 @@ mhla_status mhla_backward(const mhla_plan* plan, const mhla_backward_args* args)
                           .d_k_den = to_tensor(args->d_k_den),
                           .d_mixing = args->d_mixing,
                           .d_initial = {args->d_initial.S, args->d_initial.z},
+                          .kept = args->kept,
                           .run = to_execution(args->run, parallel)});
   });
 }

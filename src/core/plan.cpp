@@ -84,6 +84,20 @@ std::size_t workspace(const Problem& p, Algorithm algorithm, int threads, bool i
                                                   : size.template operator()<float>();
 }
 
+// What forward could leave for backward, where that is no more than the keys and values it was made from.
+std::size_t kept_bytes(const Problem& p, Algorithm algorithm) {
+  if (algorithm == Algorithm::dense) return 0;
+  std::size_t bytes = 0;
+  if (p.device == Device::cuda)
+    bytes = cuda::kept_bytes(p);
+  else if (accumulation_type(p.dtype) == DType::f64)
+    bytes = cpu::summary::kept_bytes<double>(p);
+  else
+    bytes = cpu::summary::kept_bytes<float>(p);
+  const std::int64_t keys_and_values = p.batch * p.partition.tokens() * p.kv_heads * (p.key_dim + p.value_dim);
+  return bytes <= static_cast<std::size_t>(keys_and_values) * element_size(p.dtype) ? bytes : 0;
+}
+
 }  // namespace
 
 std::int64_t Problem::initial_blocks() const {
@@ -137,6 +151,7 @@ Plan plan(const Problem& problem, int threads) {
     plan.forward_workspace_ = workspace(problem, plan.algorithm_, plan.threads_, false);
     plan.backward_workspace_ = workspace(problem, plan.algorithm_, plan.threads_, true);
   }
+  plan.kept_bytes_ = kept_bytes(problem, plan.algorithm_);
   return plan;
 }
 
@@ -154,6 +169,7 @@ void check(const Plan& plan, const Args& args, std::size_t workspace_needed) {
   validate(plan.problem(), args);
   if (plan.algorithm() == Algorithm::dense) refuse_state(args);
   validate(plan.problem(), args.run, workspace_needed);
+  validate_kept(plan.problem(), args.kept, plan.kept_bytes());
 }
 
 // Calls run.operator()<T>(parallel) with the arithmetic type of the problem.

@@ -117,6 +117,11 @@ void require_finite_mixing(const void* data, const Problem& p) {
     require_finite_mixing<float>(data, p);
 }
 
+void require_aligned(std::string_view name, const void* memory, const Problem& p) {
+  const std::uintptr_t alignment = p.device == Device::cuda ? 256 : 64;
+  require(reinterpret_cast<std::uintptr_t>(memory) % alignment == 0, name, " is not aligned to ", alignment, " bytes");
+}
+
 void validate_inputs(const Problem& p, const Inputs& in) {
   require_tensor("q", in.q.data, p);
   require_tensor("k", in.k.data, p);
@@ -199,10 +204,13 @@ void validate(const Problem& p, const BackwardArgs& args) {
 void validate(const Problem& p, const Execution& run, std::size_t needed) {
   require(run.workspace_bytes >= needed, "workspace_bytes is ", run.workspace_bytes, "; the plan needs ", needed);
   require(needed == 0 || run.workspace != nullptr, "workspace is null; the plan needs ", needed, " bytes");
-  const std::uintptr_t alignment = p.device == Device::cuda ? 256 : 64;
-  require(reinterpret_cast<std::uintptr_t>(run.workspace) % alignment == 0, "workspace is not aligned to ", alignment,
-          " bytes");
+  require_aligned("workspace", run.workspace, p);
   require(run.stream == nullptr || p.device == Device::cuda, "stream is given; it must be null with device cpu");
+}
+
+void validate_kept(const Problem& p, const void* kept, std::size_t kept_bytes) {
+  require(kept == nullptr || kept_bytes > 0, "kept is given; it must be null where the plan's kept_bytes is 0");
+  require_aligned("kept", kept, p);
 }
 
 }  // namespace mhla

@@ -9,5 +9,6 @@ void validate(const Problem& problem);
 void validate(const Problem& problem, const ForwardArgs& args);
 void validate(const Problem& problem, const BackwardArgs& args);
 void validate(const Problem& problem, const Execution& run, std::size_t workspace_needed);
+void validate_kept(const Problem& problem, const void* kept, std::size_t kept_bytes);
 
 }  // namespace mhla

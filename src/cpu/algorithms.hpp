@@ -10,6 +10,8 @@ namespace mhla::cpu {
 // Linear in tokens: S_b per block, mixed, read out by the queries.
 namespace summary {
 template <typename T>
+std::size_t kept_bytes(const Problem& problem);
+template <typename T>
 std::size_t forward_workspace(const Problem& problem, int threads);
 template <typename T>
 void forward(const Problem& problem, const ForwardArgs& args, const Parallel& parallel, int threads);

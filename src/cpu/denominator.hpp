@@ -27,6 +27,9 @@ class Denominator {
     }
   }
 
+  // Elsewhere than in the workspace.
+  void place_sums(T* z, T* mixed_z) { z_ = z, mixed_z_ = mixed_z; }
+
   T* z(std::int64_t block) const { return z_ + block * width_; }
   T* mixed_z(std::int64_t local) const { return mixed_z_ + local * width_; }
   T* slots(std::int64_t block) const { return slots_ + block * slot_width_; }

@@ -1,5 +1,6 @@
-// Backward pass in the summary form; nothing is kept from the forward pass but its output. Summaries are held
-// transposed, [Dv, Dk], because dQ = dU S~^T and dK = V dS^T read them that way. Per unit (sequence, kv head):
+// Backward pass in the summary form, from the forward pass's output and, where they were kept, its summaries (else 1.
+// and the mixing of 2. are done again). Summaries are held transposed, [Dv, Dk], because dQ = dU S~^T and dK = V dS^T
+// read them that way. Per unit (sequence, kv head):
 //   1. every block: S_b^T = V_b^T phi(K_b)
 //   2. per query head: S~_i^T, then every block: dU = dO / den, dQ_i = dU S~_i^T, G_i^T = dU^T phi(Q_i) in its place;
 //      dm[i, b] += <G_i, S_b>;  dS_b^T += sum_i m[i, b] G_i^T
@@ -14,6 +15,7 @@
 #include "cpu/causal_chunk.hpp"
 #include "cpu/denominator.hpp"
 #include "cpu/denominator_gradient.hpp"
+#include "cpu/kept.hpp"
 #include "cpu/mixing_gradient.hpp"
 #include "cpu/stages.hpp"
 #include "cpu/state_tensors.hpp"
@@ -70,6 +72,7 @@ class Backward {
         inverse_(w.take<T>(call.has_denominator() && call.token_causal ? call.group * call.p.partition.tokens() : 0)),
         d_den_(w.take<T>(call.has_denominator() && call.token_causal ? call.group * call.p.partition.tokens() : 0)),
         denominator_(w, call, M_), gradient_(w, call, denominator_, M_),
+        kept_(call, args == nullptr ? nullptr : const_cast<void*>(args->kept)),  // only read
         initial_(call, args == nullptr ? ConstSummaries{} : args->in.initial, call.p.initial_blocks()),
         d_initial_(call, args == nullptr ? Summaries{} : args->d_initial, call.p.initial_blocks()),
         d_final_(call, args == nullptr ? ConstSummaries{} : args->d_final, call.final_blocks) {
@@ -90,8 +93,12 @@ class Backward {
     initial_.open(*s_, kv_);
     d_initial_.open(*s_, kv_);
     d_final_.open(*s_, kv_);
-    load_initial_state();
-    team_.for_each(blocks_, [&](int worker, std::int64_t b) { summarize(scratch_[worker], b); });
+    if (kept_.given()) {
+      load_kept(unit);
+    } else {
+      load_initial_state();
+      team_.for_each(blocks_, [&](int worker, std::int64_t b) { summarize(scratch_[worker], b); });
+    }
     if (call_.has_reference_denominator())
       for (std::int64_t b = 0; b < total_; ++b) gradient_.clear_z(b);
     for (std::int64_t h = first_head(); h < first_head() + call_.group; ++h) {
@@ -131,6 +138,17 @@ class Backward {
       load_transposed(call_.p, initial_.S(b), false, S(b));
       if (call_.has_denominator()) denominator_.set_z(b, initial_.z(b));
     }
+  }
+
+  void load_kept(std::int64_t unit) {
+    kept_.open(unit);
+    denominator_.place_sums(kept_.z(), kept_.mixed_z());
+    team_.for_each(blocks_, [&](int, std::int64_t b) { transpose(kept_.S(b), S(b)); });
+  }
+  void transpose(const T* summary, T* to) const {
+    const auto& p = call_.p;
+    if (padded<T>(p.key_dim) != p.key_dim) std::fill_n(to, width_, T(0));
+    kernel_.transpose(p.key_dim, p.value_dim, summary, padded<T>(p.value_dim), to, padded<T>(p.key_dim));
   }
 
   void load_keys(Scratch<T>& scratch, const Chunk& chunk) const {
@@ -177,6 +195,7 @@ class Backward {
 
   void mix_summaries(std::int64_t head) {
     block_mixing_ = mixing_for(call_, call_.mixing(args_->in, head), i0_, blocks_, total_, weights_);
+    if (kept_.given()) return;
     mix(kernel_, team_, block_mixing_.with(S_, stride_, mixed_, stride_), width_, strips_.data());
     if (call_.has_paper_denominator()) denominator_.mix_z(block_mixing_, strips_.front());
   }
@@ -266,6 +285,7 @@ class Backward {
 
   void query_gradient(Scratch<T>& scratch, std::int64_t local, std::int64_t head) {
     QueryProduct G(*this, scratch, local);
+    if (kept_.given()) transpose(kept_.mixed(local), mixed(local));
     if (call_.has_paper_denominator()) gradient_.clear_mixed(local);
     call_.for_each_chunk(*s_, local, [&](const Chunk& chunk, const Chunk& next) {
       const std::int64_t tokens = chunk.tokens;
@@ -528,6 +548,7 @@ class Backward {
   T* d_den_;
   Denominator<T> denominator_;
   DenominatorGradient<T> gradient_;
+  Kept<T> kept_;
   StateTensors<T, const void*> initial_;
   StateTensors<T, void*> d_initial_;
   StateTensors<T, const void*> d_final_;

@@ -3,7 +3,7 @@
 //   2. per query head: S~_i = sum_b m[i, b] S_b (b < i when token-causal), z~_i likewise
 //   3. every block: O_i = phi(Q_i) S~_i / denominator
 // A token-causal block is walked in chunks: m[i, i] tril(Q K^T) V inside the chunk, and S~_i += m[i, i] K^T V after it.
-// With one query head per kv head, S~ takes the place of S.
+// With one query head per kv head, S~ takes the place of S, unless both are kept for the backward pass.
 #include <algorithm>
 #include <deque>
 #include <vector>
@@ -12,6 +12,7 @@
 #include "cpu/call.hpp"
 #include "cpu/causal_chunk.hpp"
 #include "cpu/denominator.hpp"
+#include "cpu/kept.hpp"
 #include "cpu/stages.hpp"
 #include "cpu/state_tensors.hpp"
 
@@ -43,7 +44,7 @@ class Forward {
         stride_(summary_stride<T>(call.p.key_dim, call.p.value_dim)), S_(w.take<T>(M_ * stride_)),
         mixed_(call.group == 1 ? S_ + call.layout.first_block() * stride_
                                : w.take<T>(std::max<std::int64_t>(call.layout.most_blocks(), 1) * stride_)),
-        weights_(w.take<T>(M_ * M_)), denominator_(w, call, M_),
+        weights_(w.take<T>(M_ * M_)), denominator_(w, call, M_), kept_(call, args == nullptr ? nullptr : args->kept),
         initial_(call, args == nullptr ? ConstSummaries{} : args->in.initial, call.p.initial_blocks()),
         final_(call, args == nullptr ? Summaries{} : args->final_state, call.final_blocks) {
     for (int worker = 0; worker < team.workers(); ++worker) {
@@ -59,6 +60,7 @@ class Forward {
     blocks_ = s_->blocks;
     initial_.open(*s_, kv_);
     final_.open(*s_, kv_);
+    if (kept_.given()) write_to_kept(unit);
     load_initial_state();
     team_.for_each(blocks_, [&](int worker, std::int64_t b) { summarize(scratch_[worker], b); });
     if (final_.has_S()) store_final_state();
@@ -79,6 +81,13 @@ class Forward {
   T* mixed(std::int64_t local) const { return mixed_ + local * stride_; }
   T weight(std::int64_t i, std::int64_t b) const { return mixing_[i * call_.p.mixing_blocks + b]; }
   const ConstTensor& q_den() const { return call_.p.separate_denominator ? args_->in.q_den : args_->in.q; }
+
+  void write_to_kept(std::int64_t unit) {
+    kept_.open(unit);
+    S_ = kept_.S(0);
+    mixed_ = kept_.mixed(0);
+    denominator_.place_sums(kept_.z(), kept_.mixed_z());
+  }
 
   void load_initial_state() {
     for (std::int64_t b = 0; b < initial_.blocks(); ++b) {
@@ -215,6 +224,7 @@ class Forward {
   T* mixed_;
   T* weights_;
   Denominator<T> denominator_;
+  Kept<T> kept_;
   StateTensors<T, const void*> initial_;
   StateTensors<T, void*> final_;
   std::deque<Scratch<T>> scratch_;
@@ -229,6 +239,11 @@ class Forward {
 };
 
 }  // namespace
+
+template <typename T>
+std::size_t kept_bytes(const Problem& problem) {
+  return Kept<T>::bytes(Call<T>(problem));
+}
 
 template <typename T>
 std::size_t forward_workspace(const Problem& problem, int threads) {
@@ -252,6 +267,8 @@ void forward(const Problem& problem, const ForwardArgs& args, const Parallel& pa
   });
 }
 
+template std::size_t kept_bytes<float>(const Problem&);
+template std::size_t kept_bytes<double>(const Problem&);
 template std::size_t forward_workspace<float>(const Problem&, int);
 template std::size_t forward_workspace<double>(const Problem&, int);
 template void forward<float>(const Problem&, const ForwardArgs&, const Parallel&, int);

@@ -20,6 +20,7 @@ std::size_t backward_workspace(const Problem& problem, Algorithm algorithm) {
   return algorithm == Algorithm::dense ? dense_form::backward_workspace(problem)
                                        : summary_form::backward_workspace(problem);
 }
+std::size_t kept_bytes(const Problem& problem) { return summary_form::kept_bytes(problem); }
 void forward(const Problem& problem, Algorithm algorithm, const ForwardArgs& args) {
   algorithm == Algorithm::dense ? dense_form::forward(problem, args) : summary_form::forward(problem, args);
 }

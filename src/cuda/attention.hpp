@@ -12,6 +12,7 @@ namespace mhla::cuda {
 Algorithm cheaper(const Problem& problem);  // of the two forms, where both exist and nothing is masked
 std::size_t forward_workspace(const Problem& problem, Algorithm algorithm);   // bytes
 std::size_t backward_workspace(const Problem& problem, Algorithm algorithm);  // bytes
+std::size_t kept_bytes(const Problem& problem);                               // of the summary form
 void forward(const Problem& problem, Algorithm algorithm, const ForwardArgs& args);
 void backward(const Problem& problem, Algorithm algorithm, const BackwardArgs& args);
 

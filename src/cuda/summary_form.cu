@@ -19,18 +19,21 @@ class Call {
   using E = typename Math::Element;
   using T = typename Math::Accumulator;
 
-  Call(const Problem& problem, void* workspace)
+  // Summaries lie in `kept`, so that they outlive a forward call, or in the workspace.
+  Call(const Problem& problem, void* workspace, void* kept = nullptr)
       : p_(problem), call_(call_shape(problem)), workspace_(workspace), shape_(call_.shape) {
     if (!call_.packed.empty()) shape_.packed = table_ = take<SequenceRow>(shape_.sequences);
-    S_ = take<E>(call_.entry_rows() * shape_.matrix_size());
-    mixed_ = take<E>(call_.mixed_rows() * shape_.matrix_size());
-    weights_ = take<E>(weight_count(shape_));
-    if (normalized()) z_ = take<T>(call_.entry_rows() * shape_.key_pad);
-    if (paper()) mixed_z_ = take<T>(call_.mixed_rows() * shape_.key_pad);
+    Workspace apart(kept);
+    place_summaries(kept != nullptr ? apart : workspace_);
     if (reference()) slots_ = take<T>(call_.mixed_rows() * shape_.capacity);
   }
 
   std::size_t used() const { return workspace_.used(); }
+  std::size_t kept_bytes() {
+    Workspace measure;
+    place_summaries(measure);
+    return measure.used();
+  }
 
  protected:
   bool normalized() const { return p_.options.normalizer != Normalizer::none; }
@@ -44,6 +47,14 @@ class Call {
   }
   TokenScalars<T> take_scalars() {
     return {take<T>(call_.batch * call_.tokens * shape_.heads), call_.tokens, shape_.heads};
+  }
+
+  void place_summaries(Workspace& memory) {
+    S_ = memory.take<E>(call_.entry_rows() * shape_.matrix_size());
+    mixed_ = memory.take<E>(call_.mixed_rows() * shape_.matrix_size());
+    weights_ = memory.take<E>(weight_count(shape_));
+    if (normalized()) z_ = memory.take<T>(call_.entry_rows() * shape_.key_pad);
+    if (paper()) mixed_z_ = memory.take<T>(call_.mixed_rows() * shape_.key_pad);
   }
 
   void bind(const Inputs& in, const Execution& run) {
@@ -124,7 +135,7 @@ class Forward : public Call<Math> {
   using E = typename Math::Element;
   using T = typename Math::Accumulator;
 
-  Forward(const Problem& problem, void* workspace) : Call<Math>(problem, workspace) {
+  Forward(const Problem& problem, void* workspace, void* kept) : Call<Math>(problem, workspace, kept) {
     if (apart()) denominator_ = this->take_scalars();
   }
 
@@ -163,7 +174,9 @@ class Backward : public Call<Math> {
   using E = typename Math::Element;
   using T = typename Math::Accumulator;
 
-  Backward(const Problem& problem, void* workspace) : Call<Math>(problem, workspace) {
+  // What was kept is only read.
+  Backward(const Problem& problem, void* workspace, const void* kept)
+      : Call<Math>(problem, workspace, const_cast<void*>(kept)) {
     const Shape& shape = this->shape_;
     const std::int64_t mixed = this->call_.mixed_rows();
     d_mixed_ = this->template take<E>(mixed * shape.matrix_size());
@@ -193,7 +206,7 @@ class Backward : public Call<Math> {
 
   void run(const BackwardArgs& args) {
     this->bind(args.in, args.run);
-    this->summarize_keys({});
+    if (args.kept == nullptr) this->summarize_keys({});
     TokenTensor<const E> dU = token_tensor<const E>(args.d_o, this->shape_.value_dim);
     if (this->normalized()) dU = differentiate_normalizer(args);
     differentiate_summaries(args, dU);
@@ -384,16 +397,19 @@ class Backward : public Call<Math> {
 }  // namespace
 
 std::size_t forward_workspace(const Problem& problem) {
-  return with_math(problem, [&]<typename Math>(Math) { return Forward<Math>(problem, nullptr).used(); });
+  return with_math(problem, [&]<typename Math>(Math) { return Forward<Math>(problem, nullptr, nullptr).used(); });
 }
 std::size_t backward_workspace(const Problem& problem) {
-  return with_math(problem, [&]<typename Math>(Math) { return Backward<Math>(problem, nullptr).used(); });
+  return with_math(problem, [&]<typename Math>(Math) { return Backward<Math>(problem, nullptr, nullptr).used(); });
+}
+std::size_t kept_bytes(const Problem& problem) {
+  return with_math(problem, [&]<typename Math>(Math) { return Call<Math>(problem, nullptr).kept_bytes(); });
 }
 void forward(const Problem& problem, const ForwardArgs& args) {
-  with_math(problem, [&]<typename Math>(Math) { Forward<Math>(problem, args.run.workspace).run(args); });
+  with_math(problem, [&]<typename Math>(Math) { Forward<Math>(problem, args.run.workspace, args.kept).run(args); });
 }
 void backward(const Problem& problem, const BackwardArgs& args) {
-  with_math(problem, [&]<typename Math>(Math) { Backward<Math>(problem, args.run.workspace).run(args); });
+  with_math(problem, [&]<typename Math>(Math) { Backward<Math>(problem, args.run.workspace, args.kept).run(args); });
 }
 
 }  // namespace mhla::cuda::summary_form

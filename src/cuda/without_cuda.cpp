@@ -12,6 +12,7 @@ namespace {
 
 Algorithm cheaper(const Problem&) { refuse(); }
 std::size_t forward_workspace(const Problem&, Algorithm) { refuse(); }
+std::size_t kept_bytes(const Problem&) { refuse(); }
 std::size_t backward_workspace(const Problem&, Algorithm) { refuse(); }
 void forward(const Problem&, Algorithm, const ForwardArgs&) { refuse(); }
 void backward(const Problem&, Algorithm, const BackwardArgs&) { refuse(); }

@@ -25,6 +25,7 @@ struct Call {
   OptionalTensor initial_S, initial_z;
   c10::SymInt initial_tokens = 0;
   c10::SymInt state_blocks = -1;  // blocks of the state to return; -1: none is returned
+  c10::SymInt keep = 0;           // bytes to return for the backward pass: Plan::kept_bytes(), or 0
   c10::SymIntArrayRef sizes{};
   at::IntArrayRef extents{};
   std::string_view feature_map, normalizer, masking, algorithm;
@@ -33,14 +34,16 @@ struct Call {
   bool has_normalizer() const { return normalizer != "none"; }
 };
 
-// What the backward pass gets beside the call: the output (with a normaliser) and the gradients of the outputs.
+// What the backward pass gets beside the call: the output (with a normaliser), the gradients of the outputs, and what
+// the forward pass kept.
 struct Gradients {
   OptionalTensor o, d_o, d_S, d_z;
   bool mixing_wanted = true;
+  OptionalTensor kept;
 };
 
-// o, S, z; the state tensors are empty ([0]) when not asked for.
-using ForwardResult = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
+// o, S, z, kept; all but o are empty ([0]) when not asked for.
+using ForwardResult = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
 // d_q, d_k, d_v, d_mixing, d_q_den, d_k_den, d_initial_S, d_initial_z; empty where there is no such input.
 using BackwardResult =
     std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
@@ -51,10 +54,12 @@ using BackwardResult =
   "float feature_eps=0.0, Tensor? q_den=None, Tensor? k_den=None, Tensor? cu_seqlens=None, Tensor? initial_S=None, " \
   "Tensor? initial_z=None, SymInt initial_tokens=0, SymInt state_blocks=-1"
 
-inline constexpr const char* kForwardSchema = "attention(" MHLA_CALL_SCHEMA ") -> (Tensor o, Tensor S, Tensor z)";
+inline constexpr const char* kForwardSchema =
+    "attention(" MHLA_CALL_SCHEMA ", SymInt keep=0) -> (Tensor o, Tensor S, Tensor z, Tensor kept)";
 inline constexpr const char* kBackwardSchema =
     "attention_backward(" MHLA_CALL_SCHEMA
-    ", Tensor? o=None, Tensor? d_o=None, Tensor? d_S=None, Tensor? d_z=None, bool mixing_wanted=True) -> "
+    ", Tensor? o=None, Tensor? d_o=None, Tensor? d_S=None, Tensor? d_z=None, bool mixing_wanted=True, Tensor? "
+    "kept=None) -> "
     "(Tensor d_q, Tensor d_k, Tensor d_v, Tensor d_mixing, Tensor d_q_den, Tensor d_k_den, Tensor d_initial_S, "
     "Tensor d_initial_z)";
 #undef MHLA_CALL_SCHEMA
@@ -69,7 +74,7 @@ ForwardResult forward_kernel(const at::Tensor& q, const at::Tensor& k, const at:
                              double scale, double eps, double feature_eps, const OptionalTensor& q_den,
                              const OptionalTensor& k_den, const OptionalTensor& cu_seqlens,
                              const OptionalTensor& initial_S, const OptionalTensor& initial_z,
-                             c10::SymInt initial_tokens, c10::SymInt state_blocks) {
+                             c10::SymInt initial_tokens, c10::SymInt state_blocks, c10::SymInt keep) {
   return kFunction(Call{q,
                         k,
                         v,
@@ -81,6 +86,7 @@ ForwardResult forward_kernel(const at::Tensor& q, const at::Tensor& k, const at:
                         initial_z,
                         std::move(initial_tokens),
                         std::move(state_blocks),
+                        std::move(keep),
                         sizes,
                         extents,
                         feature_map,
@@ -101,7 +107,7 @@ BackwardResult backward_kernel(const at::Tensor& q, const at::Tensor& k, const a
                                const OptionalTensor& initial_S, const OptionalTensor& initial_z,
                                c10::SymInt initial_tokens, c10::SymInt state_blocks, const OptionalTensor& o,
                                const OptionalTensor& d_o, const OptionalTensor& d_S, const OptionalTensor& d_z,
-                               bool mixing_wanted) {
+                               bool mixing_wanted, const OptionalTensor& kept) {
   return kFunction(Call{q,
                         k,
                         v,
@@ -113,6 +119,7 @@ BackwardResult backward_kernel(const at::Tensor& q, const at::Tensor& k, const a
                         initial_z,
                         std::move(initial_tokens),
                         std::move(state_blocks),
+                        0,
                         sizes,
                         extents,
                         feature_map,
@@ -122,8 +129,11 @@ BackwardResult backward_kernel(const at::Tensor& q, const at::Tensor& k, const a
                         scale,
                         eps,
                         feature_eps},
-                   Gradients{o, d_o, d_S, d_z, mixing_wanted});
+                   Gradients{o, d_o, d_S, d_z, mixing_wanted, kept});
 }
+
+// What a call whose gradients are wanted should keep; 0 where its sizes are symbolic or on the device.
+c10::SymInt bytes_to_keep(const Call& call);
 
 // Calls through the dispatcher.
 ForwardResult call_forward(const Call& call);

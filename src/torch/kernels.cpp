@@ -57,6 +57,15 @@ void check_state_blocks(const Call& call, const Problem& problem) {
   }
 }
 
+void check_kept(std::string_view argument, std::int64_t bytes, const Plan& plan) {
+  if (bytes != 0 && bytes != static_cast<std::int64_t>(plan.kept_bytes())) {
+    throw Error(std::string(argument) + " is " + std::to_string(bytes) + " bytes; it must be 0 or " +
+                std::to_string(plan.kept_bytes()));
+  }
+}
+
+bool is_symbolic(const at::Tensor& tensor) { return tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides(); }
+
 // Tensors in the form libmhla reads; owns the copies that conversion needs, so it lives as long as the call runs.
 class Operands {
  public:
@@ -109,18 +118,26 @@ void* data_or_null(const at::Tensor& tensor, bool wanted) { return wanted ? tens
 
 }  // namespace
 
+c10::SymInt bytes_to_keep(const Call& call) {
+  if (call.cu_seqlens || call.initial_tokens.is_symbolic() || is_symbolic(call.mixing)) return 0;
+  if (is_symbolic(call.q) || is_symbolic(call.k) || is_symbolic(call.v)) return 0;
+  return static_cast<std::int64_t>(mhla::plan(make_problem(call)).kept_bytes());
+}
+
 ForwardResult forward_device(const Call& call) {
   const Problem problem = make_problem(call);
   check_state_blocks(call, problem);
   Place place(call.q);
   const Plan plan = mhla::plan(problem, place.threads());
+  check_kept("keep", call.keep.guard_int(__FILE__, __LINE__), plan);
   const Operands operands(call, problem.dtype);
   ForwardResult result = allocate_forward(call);
-  auto& [o, S, z] = result;
+  auto& [o, S, z, kept] = result;
   const bool state_wanted = call.state_blocks >= 0;
   forward(plan, {.in = operands.inputs(),
                  .o = mutable_view(o),
                  .final_state = {data_or_null(S, state_wanted), data_or_null(z, state_wanted && call.has_normalizer())},
+                 .kept = data_or_null(kept, call.keep > 0),
                  .run = place.execution(plan.forward_workspace())});
   return result;
 }
@@ -131,6 +148,7 @@ BackwardResult backward_device(const Call& call, const Gradients& gradients) {
   check_gradients(call, gradients);
   Place place(call.q);
   const Plan plan = mhla::plan(problem, place.threads());
+  if (gradients.kept) check_kept("kept", gradients.kept->numel(), plan);
   const Operands operands(call, problem.dtype);
   BackwardResult result = allocate_backward(call, gradients);
   auto& [d_q, d_k, d_v, d_mixing, d_q_den, d_k_den, d_initial_S, d_initial_z] = result;
@@ -151,6 +169,7 @@ BackwardResult backward_device(const Call& call, const Gradients& gradients) {
                   .d_mixing = data_or_null(d_mixing_accumulated, gradients.mixing_wanted),
                   .d_initial = {data_or_null(d_initial_S, call.initial_S.has_value()),
                                 data_or_null(d_initial_z, call.initial_z.has_value())},
+                  .kept = gradients.kept && gradients.kept->numel() > 0 ? gradients.kept->const_data_ptr() : nullptr,
                   .run = place.execution(plan.backward_workspace())});
   if (!same_type && gradients.mixing_wanted) d_mixing.copy_(d_mixing_accumulated);
   return result;

@@ -11,7 +11,7 @@ ForwardResult call_forward(const Call& call) {
                              .typed<decltype(forward_kernel<&forward_device>)>();
   return op.call(call.q, call.k, call.v, call.mixing, call.sizes, call.extents, call.feature_map, call.normalizer,
                  call.masking, call.algorithm, call.scale, call.eps, call.feature_eps, call.q_den, call.k_den,
-                 call.cu_seqlens, call.initial_S, call.initial_z, call.initial_tokens, call.state_blocks);
+                 call.cu_seqlens, call.initial_S, call.initial_z, call.initial_tokens, call.state_blocks, call.keep);
 }
 
 BackwardResult call_backward(const Call& call, const Gradients& gradients) {
@@ -21,7 +21,7 @@ BackwardResult call_backward(const Call& call, const Gradients& gradients) {
   return op.call(call.q, call.k, call.v, call.mixing, call.sizes, call.extents, call.feature_map, call.normalizer,
                  call.masking, call.algorithm, call.scale, call.eps, call.feature_eps, call.q_den, call.k_den,
                  call.cu_seqlens, call.initial_S, call.initial_z, call.initial_tokens, call.state_blocks, gradients.o,
-                 gradients.d_o, gradients.d_S, gradients.d_z, gradients.mixing_wanted);
+                 gradients.d_o, gradients.d_S, gradients.d_z, gradients.mixing_wanted, gradients.kept);
 }
 
 TORCH_LIBRARY(mhla, library) {

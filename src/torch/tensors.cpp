@@ -194,6 +194,7 @@ Options check_call(const Call& call) {
   check_mixing(call);
   check_cu_seqlens(call);
   check_initial_state(call);
+  if (call.keep < 0) fail("keep is ", call.keep, "; it must be the bytes to keep for the backward pass, or 0");
   if (call.state_blocks < -1) fail("state_blocks is ", call.state_blocks, "; it must be -1 (none) or more");
   return options;
 }
@@ -225,7 +226,7 @@ ForwardResult allocate_forward(const Call& call) {
     S = at::empty_symint({rows, heads, call.state_blocks, key_dim, value_dim}, state_options);
     if (call.has_normalizer()) z = at::empty_symint({rows, heads, call.state_blocks, key_dim}, state_options);
   }
-  return {o, S, z};
+  return {o, S, z, at::empty_symint({call.keep}, q.options().dtype(at::kByte))};
 }
 
 BackwardResult allocate_backward(const Call& call, const Gradients& gradients) {

@@ -254,19 +254,21 @@ struct OperatorCase {
     return args;
   }
 
-  // Both run on the problem's device.
-  Outputs forward(int threads = 2) const {
+  // Both run on the problem's device; `kept` is memory of that device.
+  Outputs forward(int threads = 2, void* kept = nullptr) const {
     const Plan plan = mhla::plan(problem, threads);
     Outputs out = empty_outputs();
     ForwardArgs args = forward_args(out);
+    args.kept = kept;
     execute(plan.forward_workspace(), args, {}, {buffer(out.o), buffer(out.S), buffer(out.z)},
             [&] { mhla::forward(plan, args); });
     return out;
   }
-  Gradients backward(const TokenTensor& o, int threads = 2) const {
+  Gradients backward(const TokenTensor& o, int threads = 2, const void* kept = nullptr) const {
     const Plan plan = mhla::plan(problem, threads);
     Gradients g = empty_gradients();
     BackwardArgs args = backward_args(o, g);
+    args.kept = kept;
     execute(plan.backward_workspace(), args, buffer(o),
             {buffer(g.q), buffer(g.k), buffer(g.v), buffer(g.q_den), buffer(g.k_den), buffer(g.mixing), buffer(g.S),
              buffer(g.z)},

@@ -1,6 +1,7 @@
 // The fast operator against the reference: every option combination, random shapes, all element types.
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <random>
 
 #include "core/operator_case.hpp"
@@ -38,13 +39,19 @@ double cancelling_terms(const OperatorCase& c, const TokenTensor& o) {
   return std::sqrt(sum);
 }
 
+struct Tolerance {
+  DType dtype;
+  double value;
+};
+
 // Gradients subtract nearly equal sums (numerator against denominator), which costs low precisions up to two bits more.
-void expect_matches_reference(const OperatorCase& c, double tolerance) {
+// Where `kept` is given, the backward pass starts from what the forward pass left there.
+void expect_matches_reference(const OperatorCase& c, double tolerance, void* kept = nullptr) {
   const double gradient_tolerance = c.problem.dtype == DType::f64 ? tolerance : 4 * tolerance;
   SCOPED_TRACE(describe(c.problem));
   const OperatorCase wide = c.in(DType::f64);
   const Outputs expected = wide.reference_forward();
-  const Outputs actual = c.forward();
+  const Outputs actual = c.forward(2, kept);
   EXPECT_LE(relative_rms(actual.o.values(), expected.o.values()), tolerance) << "o";
   EXPECT_LE(relative_rms(actual.S.values(), expected.S.values()), tolerance) << "final S";
   EXPECT_LE(relative_rms(actual.z.values(), expected.z.values()), tolerance) << "final z";
@@ -54,7 +61,7 @@ void expect_matches_reference(const OperatorCase& c, double tolerance) {
   const auto per_row = [&](const TokenTensor& x) {
     return terms / std::max(1.0, std::sqrt(static_cast<double>(x.dim)));
   };
-  const Gradients got = c.backward(actual.o);
+  const Gradients got = c.backward(actual.o, 2, kept);
   EXPECT_LE(relative_rms(got.q.values(), want.q.values(), per_row(c.q)), gradient_tolerance) << "d_q";
   EXPECT_LE(relative_rms(got.k.values(), want.k.values(), per_row(c.k)), gradient_tolerance) << "d_k";
   EXPECT_LE(relative_rms(got.v.values(), want.v.values()), gradient_tolerance) << "d_v";
@@ -86,6 +93,49 @@ TEST(Operator, EveryBidirectionalOptionCombinationMatchesTheReference) {
               if (map == FeatureMap::identity && normalizer != Normalizer::none) p.options.eps = 100;
               expect_matches_reference(OperatorCase(p, seed++), 1e-10);
             }
+}
+
+// On CUDA causal calls and grouped heads keep theirs as well.
+TEST(Operator, KeptSummariesMatchTheReferenceAndAreOnlyRead) {
+  unsigned seed = 500;
+  for (const auto& [dtype, tolerance] :
+       {Tolerance{DType::f64, 1e-10}, Tolerance{DType::f32, 1e-5}, Tolerance{DType::bf16, 8e-3}})
+    for (const auto normalizer : {Normalizer::none, Normalizer::paper, Normalizer::reference})
+      for (const auto& [masking, kv_heads] :
+           {std::pair(Masking::none, 2), std::pair(Masking::none, 1), std::pair(Masking::token_causal, 2)})
+        for (const bool separate : {false, true}) {
+          if (separate && normalizer == Normalizer::none) continue;
+          if (masking != Masking::none && normalizer == Normalizer::reference) continue;
+          Problem p =
+              base_problem(masking == Masking::none ? Partition::grid({20, 15}, {2, 3}) : Partition::line(100, 50));
+          p.dtype = dtype;
+          p.options.masking = masking;
+          p.options.normalizer = normalizer;
+          p.options.algorithm = Algorithm::summary;
+          p.kv_heads = kv_heads;
+          p.separate_denominator = separate;
+          const OperatorCase c(p, seed++);
+          const std::size_t bytes = plan(p, 2).kept_bytes();
+          const bool keeps = p.device == Device::cuda || (masking == Masking::none && kv_heads == 2);
+          ASSERT_EQ(bytes > 0, keeps) << describe(p);
+          if (!keeps) continue;
+          std::optional<PoisonedWorkspace> on_host;
+          std::optional<DeviceMemory> on_device;
+          void* const kept = p.device == Device::cpu ? on_host.emplace(bytes).data() : on_device.emplace(bytes).data();
+          expect_matches_reference(c, tolerance, kept);
+          const TokenTensor o = c.forward(2, kept).o;
+          EXPECT_EQ(o.values(), c.forward().o.values()) << describe(p);
+          const Gradients first = c.backward(o, 2, kept), second = c.backward(o, 2, kept);
+          EXPECT_EQ(first.q.values(), second.q.values()) << describe(p);
+          EXPECT_EQ(first.mixing.values(), second.mixing.values()) << describe(p);
+        }
+}
+
+TEST(Operator, SummariesLargerThanTheirTokensAreNotKept) {
+  Problem p = base_problem(Partition::line(64, 4));
+  p.key_dim = p.value_dim = 32;
+  p.options.algorithm = Algorithm::summary;
+  EXPECT_EQ(plan(p).kept_bytes(), 0);
 }
 
 TEST(Operator, EveryCausalOptionCombinationMatchesTheReference) {
@@ -154,10 +204,6 @@ TEST(Operator, PackedSequencesMatchTheReference) {
 }
 
 TEST(Operator, RandomShapesMatchTheReferenceInEveryElementType) {
-  struct Tolerance {
-    DType dtype;
-    double value;
-  };
   std::mt19937 random(20260112);
   const auto pick = [&](const std::vector<std::int64_t>& from) { return from[random() % from.size()]; };
   for (const auto& [dtype, tolerance] : {Tolerance{DType::f64, 1e-10}, Tolerance{DType::f32, 1e-5},

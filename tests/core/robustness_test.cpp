@@ -101,6 +101,7 @@ TEST(Robustness, ForwardRefusesBadPointersByNameAndWritesNothing) {
       {"workspace",
        [](OperatorCase&, ForwardArgs& a) { a.run.workspace = static_cast<std::byte*>(a.run.workspace) + 4; }},
       {"stream", [](OperatorCase&, ForwardArgs& a) { a.run.stream = a.run.workspace; }},
+      {"kept", [](OperatorCase&, ForwardArgs& a) { a.kept = a.run.workspace; }},
   };
   for (const auto& [named, spoil] : table) {
     OperatorCase c(problem(), 1);
@@ -140,6 +141,7 @@ TEST(Robustness, BackwardRefusesBadPointersByName) {
   refuse("d_initial.S", [](BackwardArgs& a) { a.d_initial.S = a.d_q.data; });
   refuse("d_final.S", [](BackwardArgs& a) { a.d_final.S = a.d_q.data; });
   refuse("workspace_bytes", [](BackwardArgs& a) { a.run.workspace_bytes = 0; });
+  refuse("kept", [](BackwardArgs& a) { a.kept = a.run.workspace; });
 }
 
 TEST(Robustness, NoTokensNoBatchNothingToDo) {
