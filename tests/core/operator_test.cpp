@@ -1,6 +1,8 @@
 // The fast operator against the reference: every option combination, random shapes, all element types.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <optional>
 #include <random>
 
@@ -39,6 +41,17 @@ double cancelling_terms(const OperatorCase& c, const TokenTensor& o) {
   return std::sqrt(sum);
 }
 
+// With one block, d_mixing is the sum of o_e d_o_e / m. Where these cancel, what remains is known to one rounding of
+// them: the summaries it comes from are numbers of the element type.
+double rounding_of_terms(const OperatorCase& c, const TokenTensor& o) {
+  if (c.problem.mixing_blocks != 1) return 0;
+  if (c.problem.dtype != DType::bf16 && c.problem.dtype != DType::f16) return 0;
+  double sum = 0, least = INFINITY;
+  for (std::int64_t e = 0; e < o.elements(); ++e) sum += std::abs(o.get(e) * c.d_o.get(e));
+  for (const double m : c.mixing.values()) least = std::min(least, std::abs(m));
+  return std::ldexp(sum / least, c.problem.dtype == DType::bf16 ? -8 : -11);
+}
+
 struct Tolerance {
   DType dtype;
   double value;
@@ -67,7 +80,8 @@ void expect_matches_reference(const OperatorCase& c, double tolerance, void* kep
   EXPECT_LE(relative_rms(got.v.values(), want.v.values()), gradient_tolerance) << "d_v";
   EXPECT_LE(relative_rms(got.q_den.values(), want.q_den.values()), gradient_tolerance) << "d_q_den";
   EXPECT_LE(relative_rms(got.k_den.values(), want.k_den.values()), gradient_tolerance) << "d_k_den";
-  EXPECT_LE(relative_rms(got.mixing.values(), want.mixing.values(), terms), gradient_tolerance) << "d_mixing";
+  const double mixing_terms = std::max(terms, rounding_of_terms(c, expected.o) / gradient_tolerance);
+  EXPECT_LE(relative_rms(got.mixing.values(), want.mixing.values(), mixing_terms), gradient_tolerance) << "d_mixing";
   EXPECT_LE(relative_rms(got.S.values(), want.S.values()), gradient_tolerance) << "d_initial S";
   EXPECT_LE(relative_rms(got.z.values(), want.z.values()), gradient_tolerance) << "d_initial z";
 }
@@ -240,10 +254,6 @@ TEST(Operator, RandomShapesMatchTheReferenceInEveryElementType) {
 // Heads of 64 and 128 columns, blocks of whole and of cut boxes, more heads than a GPU has multiprocessors: what
 // kernels for one chip take over from the portable ones.
 TEST(Operator, HeadsOfWholeTilesMatchTheReference) {
-  struct Tolerance {
-    DType dtype;
-    double value;
-  };
   struct Form {
     Partition partition;
     std::int64_t batch, heads, key_dim, value_dim;

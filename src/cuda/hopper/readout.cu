@@ -96,9 +96,9 @@ __global__ __launch_bounds__(kThreads, 1) void readout_kernel(const __grid_const
 
   if (group == kGroups) {
     give_registers<32>();
-    // With one tile per item, four warps take turns at items; else the first fetches all, and two more take turns at the
-    // numbers of its tiles. Where a tile goes follows from how many came before it. A warp must not be two rounds of a
-    // ring ahead of another, so the places of a ring are a multiple of the warps that take turns at it.
+    // With one tile per item, four warps take turns at items; else the first fetches all, and two more take turns at
+    // the numbers of its tiles. Where a tile goes follows from how many came before it. A warp must not be two rounds
+    // of a ring ahead of another, so the places of a ring are a multiple of the warps that take turns at it.
     const bool takes_turns = p.producers > 1, fetches = takes_turns || warp == 0;
     const bool numbers = args.coefficient && (takes_turns || (warp > 0 && warp <= kNumberWarps));
     if (!fetches && !numbers) return;

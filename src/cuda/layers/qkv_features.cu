@@ -1,5 +1,5 @@
 // A warp holds q or k of a token. The backward pass keeps the sums for the weights in registers while its warps walk
-// over the rows; other blocks carry the gradient of v to its place.
+// over the rows, those of q and those of k in turns carrying the gradient of v to its place.
 #include "cuda/layers/layers.hpp"
 #include "cuda/layers/warp_rows.cuh"
 #include "cuda/neighbours/features.cuh"
@@ -38,34 +38,35 @@ __global__ void __launch_bounds__(kWarps* kWarp)
 
 // The gradient of v, to its place; what came from two sides is added up.
 template <typename E, int K>
-__device__ void carry_values(const QkvFeatures& p, const QkvFeatures::Backward& args) {
-  const auto channels = static_cast<int>(p.channels);
-  for (std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * kWarps + threadIdx.x / kWarp; row < p.rows;
-       row += static_cast<std::int64_t>(gridDim.x) * kWarps)
-    for_each_vector<K>(channels, [&](int, int column) {
-      float d[V], more[V] = {};
-      load<V>(static_cast<const E*>(args.d_v) + row * p.channels + column, d);
-      if (args.d_v_more != nullptr) load<V>(static_cast<const E*>(args.d_v_more) + row * p.channels + column, more);
+__device__ __forceinline__ void carry_value(const QkvFeatures& p, const QkvFeatures::Backward& args, std::int64_t row) {
+  for_each_vector<K>(static_cast<int>(p.channels), [&](int, int column) {
+    float d[V], more[V] = {};
+    load<V>(static_cast<const E*>(args.d_v) + row * p.channels + column, d);
+    if (args.d_v_more != nullptr) load<V>(static_cast<const E*>(args.d_v_more) + row * p.channels + column, more);
 #pragma unroll
-      for (int i = 0; i < V; ++i) d[i] += more[i];
-      store<V>(static_cast<E*>(args.d_qkv) + (3 * row + 2) * p.channels + column, d);
-    });
+    for (int i = 0; i < V; ++i) d[i] += more[i];
+    store<V>(static_cast<E*>(args.d_qkv) + (3 * row + 2) * p.channels + column, d);
+  });
 }
 
-// blockIdx.y: 0 for q, 1 for k, 2 for v.
+// blockIdx.y: 0 for q, 1 for k.
 template <typename E, int K>
 __global__ void __launch_bounds__(kWarps* kWarp, K <= 3 ? 4 : 1)
     qkv_features_backward(QkvFeatures p, Feature feature, QkvFeatures::Backward args) {
   __shared__ Meeting<K> meeting;
-  if (blockIdx.y == 2) return carry_values<E, K>(p, args);
+  alignas(16) __shared__ float weights[K * kWarp * V];  // registers are short
   const auto channels = static_cast<int>(p.channels);
   const bool is_q = blockIdx.y == 0;
   const ConstVector gain = is_q ? args.q_weight : args.k_weight;
-  float weight[K][V] = {}, d_weight[K][V] = {};
-  for_each_vector<K>(channels, [&](int k, int column) { load_any<V>(gain.data, gain.dtype, column, 1.0F, weight[k]); });
+  if (threadIdx.x < kWarp)
+    for_each_vector<K>(channels,
+                       [&](int, int column) { load_any<V>(gain.data, gain.dtype, column, 1.0F, weights + column); });
+  __syncthreads();
+  float d_weight[K][V] = {};
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * kWarps;
+  bool carries = is_q;
   for (std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * kWarps + threadIdx.x / kWarp; row < p.rows;
-       row += step) {
+       row += step, carries = !carries) {
     const std::int64_t begin = (3 * row + blockIdx.y) * p.channels;
     const E* const d_row = static_cast<const E*>(is_q ? args.d_q : args.d_k) + row * p.channels;
     const float inverse = args.statistics[2 * row + blockIdx.y];
@@ -74,18 +75,20 @@ __global__ void __launch_bounds__(kWarps* kWarp, K <= 3 ? 4 : 1)
       load<V>(static_cast<const E*>(args.qkv) + begin + column, xhat[k]);
       load<V>(d_row + column, d[k]);
     });
-    for_each_vector<K>(channels, [&](int k, int) {
-      float u[V];
+    if (carries) carry_value<E, K>(p, args, row);
+    for_each_vector<K>(channels, [&](int k, int column) {
+      float u[V], weight[V];
+      load<V>(weights + column, weight);
 #pragma unroll
       for (int i = 0; i < V; ++i) {
         xhat[k][i] *= inverse;
-        u[i] = xhat[k][i] * weight[k][i];
+        u[i] = xhat[k][i] * weight[i];
       }
       multiply_by_derivative<V>(feature, u, d[k]);
 #pragma unroll
       for (int i = 0; i < V; ++i) {
         d_weight[k][i] += d[k][i] * xhat[k][i];
-        d[k][i] *= weight[k][i];
+        d[k][i] *= weight[i];
         slope += d[k][i] * xhat[k][i];
       }
     });
@@ -121,7 +124,7 @@ void forward(const QkvFeatures& p, const QkvFeatures::Forward& args, void* strea
 
 void backward(const QkvFeatures& p, const QkvFeatures::Backward& args, void* stream) {
   with_types(p, [&]<typename E, int K>(const Feature& feature) {
-    const dim3 grid(static_cast<unsigned>(kSlots), 3);
+    const dim3 grid(static_cast<unsigned>(kSlots), 2);
     qkv_features_backward<E, K><<<grid, kWarps * kWarp, 0, static_cast<cudaStream_t>(stream)>>>(p, feature, args);
   });
   check(cudaGetLastError(), "qkv_features_backward");
