@@ -42,7 +42,9 @@ export PYTHONUNBUFFERED=1
 # Small shapes in every element type, causal, packed and dense: a sanitizer slows them down a hundredfold.
 sanitized='Operator.RandomShapes*:Operator.DenseCausalForm*:Operator.PackedSequences*:Identity.SplittingACausalCall*'
 sanitized+=':Gpu.ACapturedGraph*:Gpu.Tf32Products*'
-sanitizer_seconds=120  # exit code 124 where it takes longer
+# racecheck looks at every access to shared memory: fewer shapes, among them those of the sm_90a kernels.
+raced='Operator.DenseCausalForm*:Operator.PackedSequences*:Operator.HeadsOfWholeTiles*:Gpu.Tf32Products*'
+sanitizer_seconds=240  # exit code 124 where it takes longer
 
 summary=()
 failures=0
@@ -123,9 +125,10 @@ on_gpu() {
 
 pytest_on_gpu() { on_gpu "$python" -m pytest -q -p no:cacheprovider tests/python -m gpu; }
 
+# sanitize TOOL PROGRAM FILTER
 sanitize() {
   MHLA_TEST_DEVICE=cuda timeout "$sanitizer_seconds" compute-sanitizer --tool "$1" --error-exitcode 1 --print-limit 20 \
-    "$build/bin/test_core" --gtest_brief=1 --gtest_filter="$sanitized"
+    "$build/bin/$2" --gtest_brief=1 --gtest_filter="$3"
 }
 
 run_stage() {
@@ -138,7 +141,13 @@ run_stage() {
       step "test: ctest, CPU" ctest --test-dir "$build" -LE gpu --output-on-failure -j "$(nproc)"
       step "test: ctest, GPU" on_gpu ctest --test-dir "$build" -L gpu --output-on-failure
       step "test: pytest, GPU" pytest_on_gpu ;;
-    sanitize) for tool in memcheck racecheck initcheck; do step "sanitize: $tool" sanitize "$tool"; done ;;
+    sanitize)
+      for tool in memcheck racecheck initcheck; do
+        local filter="$sanitized"
+        [[ "$tool" == racecheck ]] && filter="$raced"
+        step "sanitize: $tool, core" sanitize "$tool" test_core "$filter"
+        step "sanitize: $tool, layers" sanitize "$tool" test_models 'GpuLayers.*'
+      done ;;
     bench)
       step "bench: devices" "$build/bin/mhla" devices
       step "bench: op" "$build/bin/mhla" bench op --device cuda --json "$out/bench_op.json" --chart "$out/bench_op.svg" ;;

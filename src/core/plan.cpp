@@ -84,7 +84,8 @@ std::size_t workspace(const Problem& p, Algorithm algorithm, int threads, bool i
                                                   : size.template operator()<float>();
 }
 
-// What forward could leave for backward, where that is no more than the keys and values it was made from.
+// What forward could leave for backward, where that is no more than the keys and values it was made from. Sums and
+// padding go beside them: up to an eighth.
 std::size_t kept_bytes(const Problem& p, Algorithm algorithm) {
   if (algorithm == Algorithm::dense) return 0;
   std::size_t bytes = 0;
@@ -95,7 +96,7 @@ std::size_t kept_bytes(const Problem& p, Algorithm algorithm) {
   else
     bytes = cpu::summary::kept_bytes<float>(p);
   const std::int64_t keys_and_values = p.batch * p.partition.tokens() * p.kv_heads * (p.key_dim + p.value_dim);
-  return bytes <= static_cast<std::size_t>(keys_and_values) * element_size(p.dtype) ? bytes : 0;
+  return bytes <= static_cast<std::size_t>(keys_and_values) * element_size(p.dtype) / 8 * 9 ? bytes : 0;
 }
 
 }  // namespace

@@ -4,12 +4,14 @@
 
 namespace mhla::cuda {
 
-// Few tokens in many blocks: the pairs of a head are fewer than the elements of its summaries.
+// Few tokens in many blocks: the pairs of a head are fewer than the elements of its summaries. Very few tokens: one
+// launch beats several.
 Algorithm cheaper(const Problem& p) {
   const auto tokens = static_cast<double>(p.partition.tokens());
   const auto blocks = static_cast<double>(p.partition.blocks());
   const auto dims = static_cast<double>(p.key_dim * p.value_dim);
-  return tokens * tokens < 2 * blocks * dims ? Algorithm::dense : Algorithm::summary;
+  constexpr double kFewTokens = 128;
+  return tokens <= kFewTokens || tokens * tokens < 2 * blocks * dims ? Algorithm::dense : Algorithm::summary;
 }
 
 std::size_t forward_workspace(const Problem& problem, Algorithm algorithm) {

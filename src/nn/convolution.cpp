@@ -40,6 +40,7 @@ struct AddConvolvedFunction : torch::autograd::Function<AddConvolvedFunction> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& d_outputs) {
+    differentiated_once("add_convolved");
     const variable_list saved = context->get_saved_variables();
     const auto& tokens = saved[0];
     const auto& weight = saved[1];

@@ -4,6 +4,8 @@
 #include <ATen/autocast_mode.h>
 #include <torch/torch.h>
 
+#include <string>
+
 #include "torch/neighbours_tensors.hpp"
 #include "torch/place.hpp"
 #include "torch/tensors.hpp"
@@ -25,6 +27,12 @@ inline bool fused_input(const at::Tensor& x) {
   const auto type = x.scalar_type();
   return x.is_cuda() && (type == at::kFloat || type == at::kBFloat16 || type == at::kHalf) && x.is_contiguous() &&
          x.numel() > 0 && reinterpret_cast<std::uintptr_t>(x.const_data_ptr()) % 16 == 0;
+}
+
+// For backward passes: their kernels have no derivative.
+inline void differentiated_once(const char* layer) {
+  if (at::GradMode::is_enabled())
+    throw Error(std::string(layer) + " on a GPU can be differentiated once; create_graph must be false");
 }
 
 inline at::Tensor partial_sums(const at::Tensor& x, std::int64_t elements) {

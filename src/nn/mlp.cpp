@@ -27,6 +27,7 @@ struct BiasGeluFunction : torch::autograd::Function<BiasGeluFunction> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& d_outputs) {
+    differentiated_once("bias_gelu");
     const variable_list saved = context->get_saved_variables();
     const at::Tensor d_y = d_outputs[0].contiguous();
     const BiasGelu p = problem_of(saved[0]);

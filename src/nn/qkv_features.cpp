@@ -47,6 +47,7 @@ struct QkvFeaturesFunction : torch::autograd::Function<QkvFeaturesFunction> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& d_outputs) {
+    differentiated_once("qkv_features");
     const variable_list saved = context->get_saved_variables();
     auto& data = context->saved_data;
     const QkvFeatures p = problem_of(saved[0], {.heads = data["heads"].toInt(),

@@ -51,6 +51,7 @@ struct AddNormFunction : torch::autograd::Function<AddNormFunction> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& d_outputs) {
+    differentiated_once("add_norm");
     const variable_list saved = context->get_saved_variables();
     const auto& sum = saved[0];
     const auto& weight = saved[3];

@@ -96,8 +96,17 @@ void check_cu_seqlens(const Call& call) {
 
 at::Tensor like(const at::Tensor& tensor) { return at::empty_symint(tensor.sym_sizes(), tensor.options()); }
 
+// What is returned where nothing was asked for. at::empty takes microseconds for it, of which a small call has few.
+at::Tensor nothing(const at::Tensor& q, at::ScalarType type) {
+  if (!q.is_cpu() && !q.is_cuda()) return at::empty({0}, q.options().dtype(type));
+  c10::Storage storage(c10::Storage::use_byte_size_t(), 0, c10::DataPtr(nullptr, q.device()));
+  const auto key = q.is_cuda() ? c10::DispatchKey::CUDA : c10::DispatchKey::CPU;
+  return at::detail::make_tensor<c10::TensorImpl>(std::move(storage), c10::DispatchKeySet(key),
+                                                  c10::scalarTypeToTypeMeta(type));
+}
+
 at::Tensor like(const OptionalTensor& tensor, const at::Tensor& q) {
-  return tensor ? like(*tensor) : at::empty({0}, q.options());
+  return tensor ? like(*tensor) : nothing(q, q.scalar_type());
 }
 
 }  // namespace
@@ -219,21 +228,23 @@ ForwardResult allocate_forward(const Call& call) {
   const at::Tensor& q = call.q;
   const c10::SymInt value_dim = call.v.sym_size(3);
   at::Tensor o = at::empty_symint({q.sym_size(0), q.sym_size(1), q.sym_size(2), value_dim}, q.options());
-  const auto state_options = q.options().dtype(scalar_type(accumulation_type(dtype_of(q, "q"))));
-  at::Tensor S = at::empty({0}, state_options), z = at::empty({0}, state_options);
+  const at::ScalarType state_type = scalar_type(accumulation_type(dtype_of(q, "q")));
+  at::Tensor S = nothing(q, state_type), z = nothing(q, state_type);
   if (call.state_blocks >= 0) {
+    const auto state_options = q.options().dtype(state_type);
     const c10::SymInt rows = state_rows(call), heads = call.k.sym_size(2), key_dim = q.sym_size(3);
     S = at::empty_symint({rows, heads, call.state_blocks, key_dim, value_dim}, state_options);
     if (call.has_normalizer()) z = at::empty_symint({rows, heads, call.state_blocks, key_dim}, state_options);
   }
-  return {o, S, z, at::empty_symint({call.keep}, q.options().dtype(at::kByte))};
+  const bool keeps = call.keep.is_symbolic() || call.keep > 0;
+  return {o, S, z, keeps ? at::empty_symint({call.keep}, q.options().dtype(at::kByte)) : nothing(q, at::kByte)};
 }
 
 BackwardResult allocate_backward(const Call& call, const Gradients& gradients) {
   return {like(call.q),
           like(call.k),
           like(call.v),
-          gradients.mixing_wanted ? like(call.mixing) : at::empty({0}, call.mixing.options()),
+          gradients.mixing_wanted ? like(call.mixing) : nothing(call.q, call.mixing.scalar_type()),
           like(call.q_den, call.q),
           like(call.k_den, call.q),
           like(call.initial_S, call.q),

@@ -57,6 +57,13 @@ void expect_equal(const LayerFunction& layer, const Tensors& inputs, const std::
   for (std::size_t i = 0; i < expected.size(); ++i)
     EXPECT_LT(models::testing::relative_error(found[i].cpu().to(at::kDouble), expected[i].detach()), tolerance)
         << what << ", tensor " << i;
+  const at::Tensor loss = layer(given)[0].to(at::kDouble).square().sum();
+  try {
+    torch::autograd::grad({loss}, given, {}, true, true, true);
+    ADD_FAILURE() << what << ": a second derivative was offered";
+  } catch (const std::exception& error) {
+    EXPECT_NE(std::string(error.what()).find("differentiated once"), std::string::npos) << error.what();
+  }
 }
 
 const std::vector<at::ScalarType> kTypes = {at::kFloat, at::kBFloat16, at::kHalf};

@@ -127,6 +127,9 @@ __device__ Pack<X, V> read_pack(const X* from) {
   return *reinterpret_cast<const Pack<X, V>*>(from);
 }
 
+// Brings what is read later closer, at the cost of no register.
+__device__ inline void prefetch(const void* at) { asm volatile("prefetch.global.L2 [%0];" ::"l"(at)); }
+
 template <typename T, typename X, int V>
 __device__ void unpack(const Pack<X, V>& pack, T (&to)[V]) {
   using P = Pack<X, V>;

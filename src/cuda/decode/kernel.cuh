@@ -47,6 +47,15 @@ __device__ void append(const Call<E, A>& c, const Part<E, V>& part) {
   }
 }
 
+// The last thread block of a batch row, by when all have read how many tokens there were, adds those of the step.
+template <typename E, typename A>
+__device__ void count_tokens(const Call<E, A>& c, std::int64_t batch, std::int32_t* counter) {
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  const auto last = static_cast<unsigned>(c.kv_heads * c.splits - 1);
+  if (atomicInc(reinterpret_cast<unsigned*>(counter), last) == last) c.tokens[batch] += c.step_tokens;
+}
+
 // What the outputs do not wait for.
 template <typename E, typename A, int V>
 __device__ void update_state(const Call<E, A>& c) {
@@ -58,13 +67,13 @@ __device__ void update_state(const Call<E, A>& c) {
     mix_summaries(c, slice, piece.block + 1);
   }
   std::int32_t* const arrivals = c.arrivals + slice.batch * (c.kv_heads + 1);
-  if (!last_to_arrive(arrivals + slice.kv_head, c.splits)) return;
   if (part.closes(c)) {
-    close_sums(c, slice.group, piece.block, k);
-    mix_sums(c, slice.group, piece.block + 1);
+    if (last_to_arrive(arrivals + slice.kv_head, c.splits)) {
+      close_sums(c, slice.group, piece.block, k);
+      mix_sums(c, slice.group, piece.block + 1);
+    }
   }
-  if (c.is_last && last_to_arrive(arrivals + c.kv_heads, c.kv_heads) && threadIdx.x == 0)
-    c.tokens[slice.batch] += c.step_tokens;
+  if (c.is_last) count_tokens(c, slice.batch, arrivals + c.kv_heads);
 }
 
 // Registers for four thread blocks on a multiprocessor when one row is read at a time, three with four rows: at 16 KiB

@@ -3,8 +3,8 @@
 //   o[r, c] = (sum_d q[r, d] P[d, c] + sum_{s <= t} w[r, s] v[s, c]) / den[r]      w[r, s] = m[i, i] q[r] . phi(k_s)
 //   den[r]  = eps + sum_d q[r, d] P_z[d] + sum_{s <= t} w[r, s]
 //
-// so P and v are one product with the row (q[r] | w[r]). P is read once; its first vectors are on their way while the
-// weights w are made.
+// so P and v are one product with the row (q[r] | w[r]). P is read once. Everything is asked for at the start: first
+// vectors of P into registers, the rest of it and the rows of k and v into the L2 cache.
 #pragma once
 
 #include "cuda/decode/call.cuh"
@@ -57,10 +57,11 @@ class Reader {
       const int d = slice_.row + j * slice_.groups;
       if (slice_.active && d < c_.key_dim) held[j] = read_pack<V>(P + static_cast<std::int64_t>(d) * c_.value_dim);
     }
+    const int visible = static_cast<int>(piece_.filled) + token_of(min(first + R, rows) - 1) + 1;
+    if (first == 0) ask_for_the_rest(P, visible);
     load_queries(first, rows);
     __syncthreads();
 
-    const int visible = static_cast<int>(piece_.filled) + token_of(min(first + R, rows) - 1) + 1;
     make_weights(first, 0, min(visible, kChunk));
     T sums[R][V] = {};
 #pragma unroll
@@ -98,6 +99,17 @@ class Reader {
     denominator = warp_sum(denominator);
     if (warp < R && lane == 0) denominators_[warp] = c_.P_z != nullptr ? denominator + c_.eps : T(1);
     write(first, rows, sums);
+  }
+
+  __device__ void ask_for_the_rest(const A* P, int visible) {
+    if (slice_.active) {
+      for (int d = slice_.row + kHeld * slice_.groups; d < c_.key_dim; d += slice_.groups)
+        prefetch(P + static_cast<std::int64_t>(d) * c_.value_dim);
+      for (int s = slice_.row; s < visible; s += slice_.groups) prefetch(v_[s] + slice_.column);
+    }
+    const int lane = static_cast<int>(threadIdx.x) % c_.key_lanes;
+    for (int s = static_cast<int>(threadIdx.x) / c_.key_lanes; s < visible; s += kThreads / c_.key_lanes)
+      for (int d = lane * kKeys; d < c_.key_dim; d += c_.key_lanes * kKeys) prefetch(k_[s] + d);
   }
 
   __device__ void load_queries(int first, int rows) {
