@@ -111,7 +111,7 @@ struct ForwardArgs {
   Inputs in;
   Tensor o;
   Summaries final_state;  // null: not wanted
-  void* kept = nullptr;   // Plan::kept_bytes() for backward(), aligned as a workspace; null: it forms summaries again
+  void* kept = nullptr;   // Plan::kept_bytes() for backward(), aligned as a workspace; null: not wanted, or 0 bytes
   Execution run;
 };
 

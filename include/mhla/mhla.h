@@ -172,7 +172,7 @@ typedef struct mhla_forward_args {
   mhla_tensor o;
   mhla_summaries final_state;
   mhla_execution run;
-  void* kept; /* mhla_plan_kept_bytes() for mhla_backward, aligned as a workspace; null: not wanted */
+  void* kept; /* mhla_plan_kept_bytes() for mhla_backward, aligned as a workspace; null: not wanted, or 0 bytes */
 } mhla_forward_args;
 typedef struct mhla_backward_args {
   mhla_inputs in;

@@ -150,7 +150,7 @@ def attention(
             cu_seqlens = cu_seqlens.to(q.device)
     initial_S, initial_z = (None, None) if initial_state is None else initial_state
     # By position: looking up twenty names costs more than a small call itself.
-    o, S, z, _ = _operator(
+    o, S, z = _operator(
         q,
         k,
         v,

@@ -26,7 +26,6 @@ class Kept {
   bool given() const { return base_ != nullptr; }
   void open(std::int64_t unit) { unit_ = base_ + unit * unit_size(); }
 
-  std::int64_t stride() const { return stride_; }
   T* S(std::int64_t block) const { return unit_ + block * stride_; }
   T* mixed(std::int64_t block) const { return S(blocks_) + block * stride_; }
   T* z() const { return mixed(blocks_); }

@@ -4,14 +4,15 @@
 
 namespace mhla::cuda {
 
-// Few tokens in many blocks: the pairs of a head are fewer than the elements of its summaries. Very few tokens: one
-// launch beats several.
+// Few tokens in many blocks: the pairs of a head are fewer than the elements of its summaries. Very few
+// tokens in all: fewer launches.
 Algorithm cheaper(const Problem& p) {
   const auto tokens = static_cast<double>(p.partition.tokens());
   const auto blocks = static_cast<double>(p.partition.blocks());
   const auto dims = static_cast<double>(p.key_dim * p.value_dim);
-  constexpr double kFewTokens = 128;
-  return tokens <= kFewTokens || tokens * tokens < 2 * blocks * dims ? Algorithm::dense : Algorithm::summary;
+  constexpr std::int64_t kFewTokens = 128, kFewHeads = 256;
+  const bool few = p.partition.tokens() <= kFewTokens && p.batch * p.heads <= kFewHeads;
+  return few || tokens * tokens < 2 * blocks * dims ? Algorithm::dense : Algorithm::summary;
 }
 
 std::size_t forward_workspace(const Problem& problem, Algorithm algorithm) {

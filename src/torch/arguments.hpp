@@ -1,5 +1,5 @@
-// What travels through the dispatcher for torch.ops.mhla.attention and attention_backward: the tensors and settings of
-// a call, the schemas, and the one place that spells out their long argument lists.
+// What travels through the dispatcher for torch.ops.mhla.attention, attention_keeping and attention_backward: the
+// tensors and settings of a call, the schemas, and the one place that spells out their long argument lists.
 //
 // A kernel for a dispatch key is a function of Call (and Gradients); forward_kernel<F> and backward_kernel<F> give it
 // the signature the dispatcher wants.
@@ -25,7 +25,7 @@ struct Call {
   OptionalTensor initial_S, initial_z;
   c10::SymInt initial_tokens = 0;
   c10::SymInt state_blocks = -1;  // blocks of the state to return; -1: none is returned
-  c10::SymInt keep = 0;           // bytes to return for the backward pass: Plan::kept_bytes(), or 0
+  c10::SymInt keep = 0;           // attention_keeping: bytes to return for the backward pass, Plan::kept_bytes()
   c10::SymIntArrayRef sizes{};
   at::IntArrayRef extents{};
   std::string_view feature_map, normalizer, masking, algorithm;
@@ -42,8 +42,10 @@ struct Gradients {
   OptionalTensor kept;
 };
 
-// o, S, z, kept; all but o are empty ([0]) when not asked for.
-using ForwardResult = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
+// o, S, z; the state tensors are empty ([0]) when not asked for.
+using ForwardResult = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
+// o, S, z, kept
+using KeepingResult = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
 // d_q, d_k, d_v, d_mixing, d_q_den, d_k_den, d_initial_S, d_initial_z; empty where there is no such input.
 using BackwardResult =
     std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
@@ -54,8 +56,10 @@ using BackwardResult =
   "float feature_eps=0.0, Tensor? q_den=None, Tensor? k_den=None, Tensor? cu_seqlens=None, Tensor? initial_S=None, " \
   "Tensor? initial_z=None, SymInt initial_tokens=0, SymInt state_blocks=-1"
 
-inline constexpr const char* kForwardSchema =
-    "attention(" MHLA_CALL_SCHEMA ", SymInt keep=0) -> (Tensor o, Tensor S, Tensor z, Tensor kept)";
+inline constexpr const char* kForwardSchema = "attention(" MHLA_CALL_SCHEMA ") -> (Tensor o, Tensor S, Tensor z)";
+// For autograd alone: what it keeps is bytes of a layout of their own.
+inline constexpr const char* kKeepingSchema =
+    "attention_keeping(" MHLA_CALL_SCHEMA ", SymInt keep=0) -> (Tensor o, Tensor S, Tensor z, Tensor kept)";
 inline constexpr const char* kBackwardSchema =
     "attention_backward(" MHLA_CALL_SCHEMA
     ", Tensor? o=None, Tensor? d_o=None, Tensor? d_S=None, Tensor? d_z=None, bool mixing_wanted=True, Tensor? "
@@ -64,17 +68,16 @@ inline constexpr const char* kBackwardSchema =
     "Tensor d_initial_z)";
 #undef MHLA_CALL_SCHEMA
 
-using ForwardFunction = ForwardResult (*)(const Call&);
 using BackwardFunction = BackwardResult (*)(const Call&, const Gradients&);
 
-template <ForwardFunction kFunction>
-ForwardResult forward_kernel(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& mixing,
-                             c10::SymIntArrayRef sizes, at::IntArrayRef extents, std::string_view feature_map,
-                             std::string_view normalizer, std::string_view masking, std::string_view algorithm,
-                             double scale, double eps, double feature_eps, const OptionalTensor& q_den,
-                             const OptionalTensor& k_den, const OptionalTensor& cu_seqlens,
-                             const OptionalTensor& initial_S, const OptionalTensor& initial_z,
-                             c10::SymInt initial_tokens, c10::SymInt state_blocks, c10::SymInt keep) {
+// Keep: nothing, or the SymInt of attention_keeping.
+template <auto kFunction, typename... Keep>
+auto forward_kernel(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& mixing,
+                    c10::SymIntArrayRef sizes, at::IntArrayRef extents, std::string_view feature_map,
+                    std::string_view normalizer, std::string_view masking, std::string_view algorithm, double scale,
+                    double eps, double feature_eps, const OptionalTensor& q_den, const OptionalTensor& k_den,
+                    const OptionalTensor& cu_seqlens, const OptionalTensor& initial_S, const OptionalTensor& initial_z,
+                    c10::SymInt initial_tokens, c10::SymInt state_blocks, Keep... keep) {
   return kFunction(Call{q,
                         k,
                         v,
@@ -86,7 +89,7 @@ ForwardResult forward_kernel(const at::Tensor& q, const at::Tensor& k, const at:
                         initial_z,
                         std::move(initial_tokens),
                         std::move(state_blocks),
-                        std::move(keep),
+                        (c10::SymInt(0), ..., std::move(keep)),
                         sizes,
                         extents,
                         feature_map,
@@ -132,17 +135,20 @@ BackwardResult backward_kernel(const at::Tensor& q, const at::Tensor& k, const a
                    Gradients{o, d_o, d_S, d_z, mixing_wanted, kept});
 }
 
-// What a call whose gradients are wanted should keep; 0 where its sizes are symbolic or on the device.
-c10::SymInt bytes_to_keep(const Call& call);
+// What a call whose gradients are wanted should keep; 0 for packed sequences and symbolic sizes.
+std::int64_t bytes_to_keep(const Call& call);
 
 // Calls through the dispatcher.
 ForwardResult call_forward(const Call& call);
+KeepingResult call_keeping(const Call& call);
 BackwardResult call_backward(const Call& call, const Gradients& gradients);
 
 // Kernels by dispatch key; those of the CPU and of CUDA are the same.
 ForwardResult forward_device(const Call& call);
+KeepingResult keeping_device(const Call& call);
 BackwardResult backward_device(const Call& call, const Gradients& gradients);
 ForwardResult forward_meta(const Call& call);
+KeepingResult keeping_meta(const Call& call);
 BackwardResult backward_meta(const Call& call, const Gradients& gradients);
 ForwardResult forward_autograd(const Call& call);
 ForwardResult forward_autocast_cpu(const Call& call);

@@ -57,7 +57,7 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
 
 AttentionResult attention_with_state(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                      const at::Tensor& mixing, const AttentionOptions& options) {
-  const auto [o, S, z, kept] = call_operator(q, k, v, mixing, options, final_blocks(options));
+  const auto [o, S, z] = call_operator(q, k, v, mixing, options, final_blocks(options));
   return {o, S, z};
 }
 

@@ -62,18 +62,19 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
                                const OptionalTensor& /*k_den*/, const OptionalTensor& /*initial_S*/,
                                const OptionalTensor& /*initial_z*/, const Call& call) {
     const at::AutoDispatchBelowADInplaceOrView below;
-    auto [o, S, z, kept] = call_forward(call);
+    at::Tensor o, S, z, kept;
+    if (call.keep > 0)
+      std::tie(o, S, z, kept) = call_keeping(call);
+    else
+      std::tie(o, S, z) = call_forward(call);
     save_settings(*context, call, mixing.requires_grad());
     context->save_for_backward({call.q, call.k, call.v, call.mixing, defined_or_empty(call.q_den),
                                 defined_or_empty(call.k_den), defined_or_empty(call.cu_seqlens),
                                 defined_or_empty(call.initial_S), defined_or_empty(call.initial_z),
                                 call.has_normalizer() ? o : at::Tensor(), kept});
     context->set_materialize_grads(false);
-    if (call.state_blocks < 0)
-      context->mark_non_differentiable({S, z, kept});
-    else
-      context->mark_non_differentiable({kept});
-    return {o, S, z, kept};
+    if (call.state_blocks < 0) context->mark_non_differentiable({S, z});
+    return {o, S, z};
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& d_outputs) {
@@ -94,7 +95,7 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
                              .d_S = state ? if_defined(d_outputs[1]) : std::nullopt,
                              .d_z = state && call.has_normalizer() ? if_defined(d_outputs[2]) : std::nullopt,
                              .mixing_wanted = mixing_wanted,
-                             .kept = saved[10]});
+                             .kept = if_defined(saved[10])});
     return {d_q,
             d_k,
             d_v,
@@ -131,7 +132,7 @@ ForwardResult forward_autograd(const Call& call) {
   keeping.keep = bytes_to_keep(call);
   const variable_list outputs = AttentionFunction::apply(call.q, call.k, call.v, call.mixing, call.q_den, call.k_den,
                                                          call.initial_S, call.initial_z, keeping);
-  return {outputs[0], outputs[1], outputs[2], outputs[3]};
+  return {outputs[0], outputs[1], outputs[2]};
 }
 
 ForwardResult forward_autocast_cpu(const Call& call) {

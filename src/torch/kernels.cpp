@@ -118,13 +118,16 @@ void* data_or_null(const at::Tensor& tensor, bool wanted) { return wanted ? tens
 
 }  // namespace
 
-c10::SymInt bytes_to_keep(const Call& call) {
+std::int64_t bytes_to_keep(const Call& call) {
   if (call.cu_seqlens || call.initial_tokens.is_symbolic() || is_symbolic(call.mixing)) return 0;
   if (is_symbolic(call.q) || is_symbolic(call.k) || is_symbolic(call.v)) return 0;
-  return static_cast<std::int64_t>(mhla::plan(make_problem(call)).kept_bytes());
+  return static_cast<std::int64_t>(mhla::plan(make_problem(call), 1).kept_bytes());  // the same for any threads
 }
 
-ForwardResult forward_device(const Call& call) {
+namespace {
+
+// Into `kept`, where there is room in it, goes what the backward pass can use.
+ForwardResult run_forward(const Call& call, const at::Tensor& kept) {
   const Problem problem = make_problem(call);
   check_state_blocks(call, problem);
   Place place(call.q);
@@ -132,7 +135,7 @@ ForwardResult forward_device(const Call& call) {
   check_kept("keep", call.keep.guard_int(__FILE__, __LINE__), plan);
   const Operands operands(call, problem.dtype);
   ForwardResult result = allocate_forward(call);
-  auto& [o, S, z, kept] = result;
+  auto& [o, S, z] = result;
   const bool state_wanted = call.state_blocks >= 0;
   forward(plan, {.in = operands.inputs(),
                  .o = mutable_view(o),
@@ -140,6 +143,15 @@ ForwardResult forward_device(const Call& call) {
                  .kept = data_or_null(kept, call.keep > 0),
                  .run = place.execution(plan.forward_workspace())});
   return result;
+}
+
+}  // namespace
+
+ForwardResult forward_device(const Call& call) { return run_forward(call, {}); }
+
+KeepingResult keeping_device(const Call& call) {
+  const at::Tensor kept = allocate_kept(call);
+  return std::tuple_cat(run_forward(call, kept), std::tuple(kept));
 }
 
 BackwardResult backward_device(const Call& call, const Gradients& gradients) {
@@ -178,6 +190,10 @@ BackwardResult backward_device(const Call& call, const Gradients& gradients) {
 ForwardResult forward_meta(const Call& call) {
   check_call(call);
   return allocate_forward(call);
+}
+
+KeepingResult keeping_meta(const Call& call) {
+  return std::tuple_cat(forward_meta(call), std::tuple(allocate_kept(call)));
 }
 
 BackwardResult backward_meta(const Call& call, const Gradients& gradients) {

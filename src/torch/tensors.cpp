@@ -222,6 +222,12 @@ void check_gradients(const Call& call, const Gradients& gradients) {
     check_size(**tensor, argument, 3, "value width", call.v.sym_size(3), "value width of v");
   }
   if (gradients.o) check_token_tensor(*gradients.o, "o");
+  if (!gradients.kept) return;
+  const at::Tensor& kept = *gradients.kept;
+  if (kept.scalar_type() != at::kByte || kept.device() != call.q.device() || kept.dim() != 1 || !kept.is_contiguous()) {
+    fail("kept is a ", kept.dtype().name(), " tensor of ", kept.dim(), " axes on ", kept.device(),
+         "; it must be what attention_keeping returned: contiguous bytes beside q");
+  }
 }
 
 ForwardResult allocate_forward(const Call& call) {
@@ -236,9 +242,10 @@ ForwardResult allocate_forward(const Call& call) {
     S = at::empty_symint({rows, heads, call.state_blocks, key_dim, value_dim}, state_options);
     if (call.has_normalizer()) z = at::empty_symint({rows, heads, call.state_blocks, key_dim}, state_options);
   }
-  const bool keeps = call.keep.is_symbolic() || call.keep > 0;
-  return {o, S, z, keeps ? at::empty_symint({call.keep}, q.options().dtype(at::kByte)) : nothing(q, at::kByte)};
+  return {o, S, z};
 }
+
+at::Tensor allocate_kept(const Call& call) { return at::empty_symint({call.keep}, call.q.options().dtype(at::kByte)); }
 
 BackwardResult allocate_backward(const Call& call, const Gradients& gradients) {
   return {like(call.q),

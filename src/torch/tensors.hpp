@@ -21,6 +21,7 @@ void check_gradients(const Call& call, const Gradients& gradients);
 
 // Outputs with the right shapes, uninitialised.
 ForwardResult allocate_forward(const Call& call);
+at::Tensor allocate_kept(const Call& call);
 BackwardResult allocate_backward(const Call& call, const Gradients& gradients);
 
 ConstTensor const_view(const at::Tensor& tensor);

@@ -36,7 +36,7 @@ struct alignas(64) Line {
   std::byte bytes[64];
 };
 
-constexpr std::int64_t kTokens = 20, kHeads = 2, kKeyDim = 8, kValueDim = 6, kBlock = 4, kBlocks = 5;
+constexpr std::int64_t kTokens = 160, kHeads = 2, kKeyDim = 8, kValueDim = 6, kBlock = 32, kBlocks = 5;
 
 // The same small causal call for both interfaces.
 struct Fixture {
@@ -210,6 +210,40 @@ TEST(CInterface, ForwardAndBackwardAreThoseOfCpp) {
   EXPECT_EQ(d_k, cpp_d_k);
   EXPECT_EQ(d_v, cpp_d_v);
   EXPECT_EQ(d_mixing, cpp_d_mixing);
+}
+
+TEST(CInterface, SummariesAreKeptBetweenThePasses) {
+  const Fixture f;
+  mhla_problem problem = f.c_problem();
+  problem.options.masking = MHLA_MASKING_NONE;
+  const PlanHandle plan = make_plan(problem);
+  const std::size_t kept_bytes = mhla_plan_kept_bytes(plan.get());
+  ASSERT_GT(kept_bytes, 0);
+  std::vector<Line> workspace(mhla_plan_backward_workspace(plan.get()) / 64 + 1), kept(kept_bytes / 64 + 1);
+  std::vector<float> o(f.v.size());
+  mhla_forward_args args{};
+  args.in = f.c_inputs();
+  args.o = mhla_contiguous(o.data(), kTokens, kHeads, kValueDim);
+  args.run = {workspace.data(), workspace.size() * sizeof(Line), nullptr, nullptr};
+  args.kept = kept.data();
+  ASSERT_EQ(mhla_forward(plan.get(), &args), MHLA_OK) << mhla_last_error();
+
+  const auto gradients = [&](const void* from) {
+    std::vector<float> d_q(f.q.size()), d_k(f.k.size()), d_v(f.v.size());
+    mhla_backward_args back{};
+    back.in = args.in;
+    back.o = mhla_const_contiguous(o.data(), kTokens, kHeads, kValueDim);
+    back.d_o = mhla_const_contiguous(f.d_o.data(), kTokens, kHeads, kValueDim);
+    back.d_q = mhla_contiguous(d_q.data(), kTokens, kHeads, kKeyDim);
+    back.d_k = mhla_contiguous(d_k.data(), kTokens, kHeads, kKeyDim);
+    back.d_v = mhla_contiguous(d_v.data(), kTokens, kHeads, kValueDim);
+    back.run = args.run;
+    back.kept = from;
+    EXPECT_EQ(mhla_backward(plan.get(), &back), MHLA_OK) << mhla_last_error();
+    return d_q;
+  };
+  const std::vector<float> from_kept = gradients(kept.data()), again = gradients(nullptr);
+  for (std::size_t e = 0; e < again.size(); ++e) EXPECT_NEAR(from_kept[e], again[e], 1e-5F * (1 + std::abs(again[e])));
 }
 
 TEST(CInterface, RunsOnAThreadPoolOfTheCaller) {

@@ -11,6 +11,7 @@ OPCHECK_CASES = {
     "reference": ([5, 4], [3, 2], {"normalizer": "reference", "feature_eps": 1e-6}),
     "causal": ([20], [4], {"masking": "token-causal", "normalizer": "none"}),
     "state": ([20], [4], {"masking": "token-causal", "state_blocks": 5}),
+    "kept": ([256], [64], {"normalizer": "none"}),
     "packed": ([20], [4], {"masking": "block-causal", "cu_seqlens": torch.tensor([0, 7, 20])}),
 }
 
@@ -23,6 +24,44 @@ def test_opcheck_accepts_the_forward_operator(case, per_head, device):
     inputs = [x.float().requires_grad_() for x in inputs]
     options = {name: x.to(device) if isinstance(x, torch.Tensor) else x for name, x in options.items()}
     torch.library.opcheck(torch.ops.mhla.attention.default, (*inputs, sizes, extents), options)
+
+
+def gradients(attend, tensors):
+    return torch.autograd.grad(attend(*tensors).square().mean(), tensors)
+
+
+def test_gradients_from_kept_summaries_are_those_of_the_dense_form(device):
+    """Which keeps none."""
+    line = mhla.Partition.line(256, 64)
+    tensors = [x.requires_grad_() for x in random_inputs(line, device=device)]
+
+    def summary(*tensors):
+        return mhla.attention(*tensors, partition=line, algorithm="summary")
+
+    expected = gradients(lambda *tensors: mhla.attention(*tensors, partition=line, algorithm="dense"), tensors)
+    compiled = torch.compile(summary, fullgraph=True, backend="aot_eager")
+    for attend in (summary, compiled):
+        torch.testing.assert_close(gradients(attend, tensors), expected, rtol=1e-9, atol=1e-12)
+
+
+NOT_KEPT = {
+    "size": lambda x: x,
+    "stride": lambda x: x[::2],
+    "type": lambda x: x.double(),
+    "axes": lambda x: x[None],
+    "expanded": lambda x: x[:1].expand(64),
+}
+
+
+@pytest.mark.parametrize("spoil", NOT_KEPT)
+def test_backward_refuses_what_forward_did_not_keep(spoil, device):
+    line = mhla.Partition.line(256, 64)
+    q, k, v, mixing = random_inputs(line, device=device)
+    kept = NOT_KEPT[spoil](torch.zeros(64, dtype=torch.uint8, device=device))
+    with pytest.raises(ValueError, match="kept"):
+        torch.ops.mhla.attention_backward(
+            q, k, v, mixing, [256], [64], normalizer="none", d_o=torch.rand_like(v), kept=kept
+        )
 
 
 def test_opcheck_accepts_denominator_features_and_initial_state(device):

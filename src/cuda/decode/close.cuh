@@ -7,8 +7,7 @@
 
 namespace mhla::cuda::decode {
 
-constexpr int kRows = 4;   // rows of S a thread has in registers
-constexpr int kAhead = 4;  // blocks whose rows are on their way into the L2 cache
+constexpr int kRows = 4;  // rows of S a thread has in registers
 
 template <typename E, typename A>
 __device__ std::int64_t slot_of(const Call<E, A>& c, std::int64_t group, std::int64_t block) {
@@ -105,22 +104,11 @@ __device__ void mix_summaries(const Call<E, A>& c, const Slice<V>& slice, std::i
         }
       };
       if (c.policy.is_folded(i)) add(row[0], c.folded_S + slice.group * size);
-      const auto slots = static_cast<int>(c.policy.slots);
-      const auto begin = c.policy.first(i);
-      const auto count = static_cast<int>(i - begin);
-      const A* const S = c.S + slice.group * slots * size;
-      const auto start = static_cast<int>(begin % slots);
-      const auto of = [&](int n) { return S + (start + n < slots ? start + n : start + n - slots) * size; };
-      const auto ask_for = [&](int n) {
-#pragma unroll
-        for (int u = 0; u < kRows; ++u)
-          prefetch(of(n) + static_cast<std::int64_t>(min(first + u, c.key_dim - 1)) * c.value_dim + slice.column);
-      };
-      for (int n = 0; n < min(kAhead, count); ++n) ask_for(n);
+      std::int64_t slot = c.policy.first(i) % c.policy.slots;
 #pragma unroll 2
-      for (int n = 0; n < count; ++n) {
-        if (n + kAhead < count) ask_for(n + kAhead);
-        add(row[begin + n], of(n));
+      for (std::int64_t b = c.policy.first(i); b < i; ++b) {
+        add(row[b], c.S + (slice.group * c.policy.slots + slot) * size);
+        if (++slot == c.policy.slots) slot = 0;
       }
 #pragma unroll
       for (int u = 0; u < kRows; ++u)
