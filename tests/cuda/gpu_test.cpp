@@ -5,6 +5,7 @@
 #include <array>
 #include <chrono>
 #include <cstring>
+#include <exception>
 #include <stdexcept>
 #include <thread>
 
@@ -265,6 +266,25 @@ TEST(Gpu, IndicesBeyond32BitsReachTheirElements) {
   TokenTensor row_of_o(row.dtype, 1, row.partition.tokens(), row.heads, row.value_dim);
   check(cudaMemcpy(row_of_o.bytes.data(), o.data(), row_bytes, cudaMemcpyDeviceToHost));
   EXPECT_LE(relative_rms(row_of_o.values(), expected.o.values()), 8e-3);
+}
+
+// As in torch's backward pass: the first thing a thread ever does with the device may be a call.
+TEST(Gpu, AThreadMayBeginWithACall) {
+  Problem p = problem(Partition::grid({32, 32}, {4, 4}));
+  p.dtype = DType::bf16;
+  p.key_dim = p.value_dim = 64;  // with kernels that ask the driver, not the runtime
+  const OperatorCase c(p, 1);
+  DeviceCall call(c);
+  std::exception_ptr error;
+  std::thread([&] {
+    try {
+      call.enqueue(nullptr);
+    } catch (...) {
+      error = std::current_exception();
+    }
+  }).join();
+  if (error) std::rethrow_exception(error);
+  EXPECT_EQ(call.results(), results_of(c));
 }
 
 TEST(Gpu, AWorkspaceMustBeAlignedTo256Bytes) {

@@ -24,9 +24,18 @@ CUtensorMap encode(CUtensorMapDataType type, const void* data, int rank, const c
                    const cuuint64_t* strides, const cuuint32_t* box) {
   CUtensorMap map;
   const cuuint32_t steps[5] = {1, 1, 1, 1, 1};
-  const CUresult status = encoder()(&map, type, static_cast<cuuint32_t>(rank), const_cast<void*>(data), sizes, strides,
-                                    box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                                    CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const auto describe = [&] {
+    return encoder()(&map, type, static_cast<cuuint32_t>(rank), const_cast<void*>(data), sizes, strides, box, steps,
+                     CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                     CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  };
+  CUresult status = describe();
+  if (status == CUDA_ERROR_INVALID_CONTEXT) {  // a thread that has not used the device yet
+    int device = 0;
+    check(cudaGetDevice(&device), "device of this thread");
+    check(cudaSetDevice(device), "device of this thread");
+    status = describe();
+  }
   if (status != CUDA_SUCCESS)
     throw Error("CUDA: the driver refused the description of a tensor for bulk copies (status " +
                 std::to_string(static_cast<int>(status)) + ")");
