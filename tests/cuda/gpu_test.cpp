@@ -100,6 +100,14 @@ class DeviceCall {
   BackwardArgs backward_;
 };
 
+// Heads that the kernels for one chip take over from the portable ones.
+Problem whole_tiles(const Partition& partition, DType dtype) {
+  Problem p = problem(partition);
+  p.dtype = dtype;
+  p.key_dim = p.value_dim = 64;
+  return p;
+}
+
 const std::vector<Problem>& problems() {
   static const std::vector<Problem> kProblems = [] {
     std::vector<Problem> all;
@@ -110,6 +118,9 @@ const std::vector<Problem>& problems() {
       all.back().options.algorithm = Algorithm::dense;
       for (std::size_t i = all.size() - 3; i < all.size(); ++i) all[i].dtype = dtype;
     }
+    for (const DType dtype : {DType::bf16, DType::f16})
+      for (const auto& partition : {Partition::grid({32, 32}, {4, 4}), Partition::grid({16, 16}, {4, 4})})
+        all.push_back(whole_tiles(partition, dtype));
     return all;
   }();
   return kProblems;
@@ -268,12 +279,10 @@ TEST(Gpu, IndicesBeyond32BitsReachTheirElements) {
   EXPECT_LE(relative_rms(row_of_o.values(), expected.o.values()), 8e-3);
 }
 
-// As in torch's backward pass: the first thing a thread ever does with the device may be a call.
+// As in torch's backward pass: the first thing a thread ever does with the device may be a call, which asks the driver
+// and not the runtime.
 TEST(Gpu, AThreadMayBeginWithACall) {
-  Problem p = problem(Partition::grid({32, 32}, {4, 4}));
-  p.dtype = DType::bf16;
-  p.key_dim = p.value_dim = 64;  // with kernels that ask the driver, not the runtime
-  const OperatorCase c(p, 1);
+  const OperatorCase c(whole_tiles(Partition::grid({32, 32}, {4, 4}), DType::bf16), 1);
   DeviceCall call(c);
   std::exception_ptr error;
   std::thread([&] {
