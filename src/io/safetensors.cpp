@@ -101,18 +101,18 @@ SafeTensors SafeTensors::parse(std::vector<std::byte> bytes, std::string source)
   const std::span<const std::byte> all(*file.bytes_);
   if (all.size() < kLengthBytes)
     throw Error(
-        fmt::format("{} is no safetensors file: {} bytes are too few for a header length", file.source_, all.size()));
+        fmt::format("{}: no safetensors file: {} bytes are too few for a header length", file.source_, all.size()));
   std::uint64_t length = 0;
   for (std::size_t i = 0; i < kLengthBytes; ++i) length |= std::to_integer<std::uint64_t>(all[i]) << (8 * i);
   if (length > kMaxHeaderBytes)
-    throw Error(fmt::format("{} is no safetensors file, or damaged: header of {} bytes; at most {} are allowed",
+    throw Error(fmt::format("{}: no safetensors file, or damaged: header of {} bytes; at most {} are allowed",
                             file.source_, length, kMaxHeaderBytes));
   if (length > all.size() - kLengthBytes)
-    throw Error(fmt::format("{} is no safetensors file, or cut off: header of {} bytes in a file of {}", file.source_,
+    throw Error(fmt::format("{}: no safetensors file, or cut off: header of {} bytes in a file of {}", file.source_,
                             length, all.size()));
   const std::string_view header(reinterpret_cast<const char*>(all.data()) + kLengthBytes, length);
   if (header.empty() || header.front() != '{')
-    throw Error(fmt::format("{} is no safetensors file: its header does not begin with '{{'", file.source_));
+    throw Error(fmt::format("{}: no safetensors file: its header does not begin with '{{'", file.source_));
   const std::span<const std::byte> data = all.subspan(kLengthBytes + length);
   file.read_header(header, data);
   file.check_offsets(data.size());
