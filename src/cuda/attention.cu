@@ -4,8 +4,8 @@
 
 namespace mhla::cuda {
 
-// Few tokens in many blocks: the pairs of a head are fewer than the elements of its summaries. Very few
-// tokens in all: fewer launches.
+// Few tokens in many blocks: the pairs of a head are fewer than the elements of its summaries. Very few tokens in
+// all: fewer launches.
 Algorithm cheaper(const Problem& p) {
   const auto tokens = static_cast<double>(p.partition.tokens());
   const auto blocks = static_cast<double>(p.partition.blocks());

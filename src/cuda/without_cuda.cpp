@@ -12,8 +12,8 @@ namespace {
 
 Algorithm cheaper(const Problem&) { refuse(); }
 std::size_t forward_workspace(const Problem&, Algorithm) { refuse(); }
-std::size_t kept_bytes(const Problem&) { refuse(); }
 std::size_t backward_workspace(const Problem&, Algorithm) { refuse(); }
+std::size_t kept_bytes(const Problem&) { refuse(); }
 void forward(const Problem&, Algorithm, const ForwardArgs&) { refuse(); }
 void backward(const Problem&, Algorithm, const BackwardArgs&) { refuse(); }
 int device_count() { return 0; }

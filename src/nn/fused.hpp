@@ -1,4 +1,4 @@
-// What the fused layers on a GPU share: when they apply, and their scratch memory.
+// What the fused layers on a GPU share: when they apply, that they are differentiated once, and their scratch memory.
 #pragma once
 
 #include <ATen/autocast_mode.h>

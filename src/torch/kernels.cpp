@@ -116,16 +116,6 @@ std::pair<OptionalTensor, OptionalTensor> final_gradients(const Call& call, cons
 
 void* data_or_null(const at::Tensor& tensor, bool wanted) { return wanted ? tensor.mutable_data_ptr() : nullptr; }
 
-}  // namespace
-
-std::int64_t bytes_to_keep(const Call& call) {
-  if (call.cu_seqlens || call.initial_tokens.is_symbolic() || is_symbolic(call.mixing)) return 0;
-  if (is_symbolic(call.q) || is_symbolic(call.k) || is_symbolic(call.v)) return 0;
-  return static_cast<std::int64_t>(mhla::plan(make_problem(call), 1).kept_bytes());  // the same for any threads
-}
-
-namespace {
-
 // Into `kept`, where there is room in it, goes what the backward pass can use.
 ForwardResult run_forward(const Call& call, const at::Tensor& kept) {
   const Problem problem = make_problem(call);
@@ -146,6 +136,12 @@ ForwardResult run_forward(const Call& call, const at::Tensor& kept) {
 }
 
 }  // namespace
+
+std::int64_t bytes_to_keep(const Call& call) {
+  if (call.cu_seqlens || call.initial_tokens.is_symbolic() || is_symbolic(call.mixing)) return 0;
+  if (is_symbolic(call.q) || is_symbolic(call.k) || is_symbolic(call.v)) return 0;
+  return static_cast<std::int64_t>(mhla::plan(make_problem(call), 1).kept_bytes());  // the same for any threads
+}
 
 ForwardResult forward_device(const Call& call) { return run_forward(call, {}); }
 

@@ -229,7 +229,7 @@ TEST(CInterface, SummariesAreKeptBetweenThePasses) {
   ASSERT_EQ(mhla_forward(plan.get(), &args), MHLA_OK) << mhla_last_error();
 
   const auto gradients = [&](const void* from) {
-    std::vector<float> d_q(f.q.size()), d_k(f.k.size()), d_v(f.v.size());
+    std::vector<float> d_q(f.q.size()), d_k(f.k.size()), d_v(f.v.size()), d_mixing(f.mixing.size());
     mhla_backward_args back{};
     back.in = args.in;
     back.o = mhla_const_contiguous(o.data(), kTokens, kHeads, kValueDim);
@@ -237,9 +237,11 @@ TEST(CInterface, SummariesAreKeptBetweenThePasses) {
     back.d_q = mhla_contiguous(d_q.data(), kTokens, kHeads, kKeyDim);
     back.d_k = mhla_contiguous(d_k.data(), kTokens, kHeads, kKeyDim);
     back.d_v = mhla_contiguous(d_v.data(), kTokens, kHeads, kValueDim);
+    back.d_mixing = d_mixing.data();
     back.run = args.run;
     back.kept = from;
     EXPECT_EQ(mhla_backward(plan.get(), &back), MHLA_OK) << mhla_last_error();
+    d_q.insert(d_q.end(), d_mixing.begin(), d_mixing.end());
     return d_q;
   };
   const std::vector<float> from_kept = gradients(kept.data()), again = gradients(nullptr);

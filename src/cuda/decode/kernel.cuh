@@ -62,12 +62,10 @@ __device__ void update_state(const Call<E, A>& c) {
   const Part<E, V> part(c);
   const auto& [slice, piece, k, v] = part;
   if (piece.count > 0) append(c, part);
+  std::int32_t* const arrivals = c.arrivals + slice.batch * (c.kv_heads + 1);
   if (part.closes(c)) {
     close_summary(c, slice, piece.block, k, v);
     mix_summaries(c, slice, piece.block + 1);
-  }
-  std::int32_t* const arrivals = c.arrivals + slice.batch * (c.kv_heads + 1);
-  if (part.closes(c)) {
     if (last_to_arrive(arrivals + slice.kv_head, c.splits)) {
       close_sums(c, slice.group, piece.block, k);
       mix_sums(c, slice.group, piece.block + 1);
