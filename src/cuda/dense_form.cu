@@ -148,8 +148,9 @@ class Call {
   }
 
   void differentiate_mixing(const BackwardArgs& args) {
+    const int row_tiles = (shape_.capacity + 15) / 16;  // of a block
     if (args.d_mixing != nullptr)
-      sum_pairs<T>(shape_, pair_sums_, column_tiles_, static_cast<T*>(args.d_mixing), stream_);
+      sum_pairs<T>(shape_, pair_sums_, row_tiles * column_tiles_, static_cast<T*>(args.d_mixing), stream_);
   }
 
   TokenTensor<const E> differentiate_normalizer(const BackwardArgs& args) {

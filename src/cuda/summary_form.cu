@@ -1,5 +1,6 @@
 #include "cuda/denominator/denominator.hpp"
 #include "cuda/hopper/readout.hpp"
+#include "cuda/hopper/resident.hpp"
 #include "cuda/mixing/mixing.hpp"
 #include "cuda/readout/readout.hpp"
 #include "cuda/state/state.hpp"
@@ -30,6 +31,7 @@ class Call {
 
   std::size_t used() const { return workspace_.used(); }
   std::size_t kept_bytes() {
+    if (stays_on_chip()) return 0;
     Workspace measure;
     place_summaries(measure);
     return measure.used();
@@ -40,6 +42,15 @@ class Call {
   bool paper() const { return p_.options.normalizer == Normalizer::paper; }
   bool reference() const { return p_.options.normalizer == Normalizer::reference; }
   bool token_causal() const { return p_.options.masking == Masking::token_causal; }
+
+  // No summary reaches device memory, unless rows of this call lie off 16-byte borders.
+  bool stays_on_chip() const {
+    if constexpr (sizeof(E) == 2) {
+      return !reference() && !p_.separate_denominator && hopper::stays_on_chip<E>(shape_);
+    } else {
+      return false;
+    }
+  }
 
   template <typename U>
   U* take(std::int64_t count) {
@@ -141,6 +152,7 @@ class Forward : public Call<Math> {
 
   void run(const ForwardArgs& args) {
     this->bind(args.in, args.run);
+    if (run_on_chip(args)) return;
     this->summarize_keys(args.final_state);
     if (apart()) this->find_denominators(denominator_);
     const Shape& shape = this->shape_;
@@ -162,6 +174,22 @@ class Forward : public Call<Math> {
   }
 
  private:
+  bool run_on_chip(const ForwardArgs& args) {
+    if constexpr (sizeof(E) == 2) {
+      const Shape& shape = this->shape_;
+      return this->stays_on_chip() && hopper::resident_forward<E>({.shape = shape,
+                                                                   .q = this->q_,
+                                                                   .k = this->k_,
+                                                                   .v = this->v_,
+                                                                   .o = token_tensor<E>(args.o, shape.value_dim),
+                                                                   .store_factor = store_factor<E>(shape),
+                                                                   .normalize = this->normalized()},
+                                                                  this->stream_);
+    } else {
+      return false;
+    }
+  }
+
   // Denominators that the readout cannot make on its way.
   bool apart() const { return this->reference() || (this->paper() && this->p_.separate_denominator); }
 
@@ -179,6 +207,10 @@ class Backward : public Call<Math> {
       : Call<Math>(problem, workspace, const_cast<void*>(kept)) {
     const Shape& shape = this->shape_;
     const std::int64_t mixed = this->call_.mixed_rows();
+    if (this->stays_on_chip()) {
+      pairs_ = take_pairs();
+      scratch_ = this->template take<E>(hopper::resident_scratch(shape));
+    }
     d_mixed_ = this->template take<E>(mixed * shape.matrix_size());
     dS_ = this->template take<E>(this->call_.entry_rows() * shape.matrix_size());
     partial_ =
@@ -199,13 +231,13 @@ class Backward : public Call<Math> {
     if (this->reference()) {
       dy_ = this->take_scalars();
       g_slots_ = this->template take<T>(mixed * shape.capacity);
-      pairs_ = this->template take<T>(static_cast<std::int64_t>(shape.sequences) * shape.heads * shape.mixing_blocks *
-                                      shape.mixing_blocks);
+      pairs_ = take_pairs();
     }
   }
 
   void run(const BackwardArgs& args) {
     this->bind(args.in, args.run);
+    if (run_on_chip(args)) return;
     if (args.kept == nullptr) this->summarize_keys({});
     TokenTensor<const E> dU = token_tensor<const E>(args.d_o, this->shape_.value_dim);
     if (this->normalized()) dU = differentiate_normalizer(args);
@@ -216,6 +248,40 @@ class Backward : public Call<Math> {
   }
 
  private:
+  T* take_pairs() {
+    const Shape& shape = this->shape_;
+    return this->template take<T>(static_cast<std::int64_t>(shape.sequences) * shape.heads * shape.mixing_blocks *
+                                  shape.mixing_blocks);
+  }
+
+  bool run_on_chip(const BackwardArgs& args) {
+    if constexpr (sizeof(E) == 2) {
+      const Shape& shape = this->shape_;
+      const auto rows = [](const auto& x, int dim) { return token_tensor<E>(x, dim); };
+      const auto const_rows = [](const auto& x, int dim) { return token_tensor<const E>(x, dim); };
+      if (!this->stays_on_chip() ||
+          !hopper::resident_backward<E>({.shape = shape,
+                                         .q = this->q_,
+                                         .k = this->k_,
+                                         .v = this->v_,
+                                         .o = const_rows(args.o, shape.value_dim),
+                                         .d_o = const_rows(args.d_o, shape.value_dim),
+                                         .d_q = rows(args.d_q, shape.key_dim),
+                                         .d_k = rows(args.d_k, shape.key_dim),
+                                         .d_v = rows(args.d_v, shape.value_dim),
+                                         .store_factor = store_factor<E>(shape),
+                                         .normalize = this->normalized(),
+                                         .scratch = scratch_,
+                                         .pairs = args.d_mixing != nullptr ? pairs_ : nullptr},
+                                        this->stream_))
+        return false;
+      if (args.d_mixing != nullptr) sum_pairs<T>(shape, pairs_, 1, static_cast<T*>(args.d_mixing), this->stream_);
+      return true;
+    } else {
+      return false;
+    }
+  }
+
   bool separate() const { return this->normalized() && this->p_.separate_denominator; }
   // What multiplies q's own vector in the denominator: d den, or d y of the reference normaliser.
   TokenScalars<const T> coefficient() const { return as_const(this->reference() ? dy_ : g_); }
@@ -375,7 +441,7 @@ class Backward : public Call<Math> {
                            .d_mixed_z = d_mixed_z_,
                            .diagonal = diagonal_,
                            .diagonal_parts = diagonal_parts_,
-                           .pairs = pairs_,
+                           .pairs = this->reference() ? pairs_ : nullptr,
                            .partial = partial_,
                            .d_mixing = static_cast<T*>(args.d_mixing)},
                           this->shape_.uniform.blocks, this->stream_);
@@ -392,6 +458,7 @@ class Backward : public Call<Math> {
   TokenTensor<E> dU_;
   T* g_slots_ = nullptr;
   T* pairs_ = nullptr;
+  E* scratch_ = nullptr;
 };
 
 }  // namespace

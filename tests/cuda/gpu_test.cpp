@@ -108,6 +108,15 @@ Problem whole_tiles(const Partition& partition, DType dtype) {
   return p;
 }
 
+// As many of them as it takes for their summaries to stay on the chip.
+Problem many_heads(const Partition& partition, DType dtype, std::int64_t batch, std::int64_t heads, std::int64_t dim) {
+  Problem p = whole_tiles(partition, dtype);
+  p.batch = batch;
+  p.heads = p.kv_heads = heads;
+  p.key_dim = p.value_dim = dim;
+  return p;
+}
+
 const std::vector<Problem>& problems() {
   static const std::vector<Problem> kProblems = [] {
     std::vector<Problem> all;
@@ -121,6 +130,8 @@ const std::vector<Problem>& problems() {
     for (const DType dtype : {DType::bf16, DType::f16})
       for (const auto& partition : {Partition::grid({32, 32}, {4, 4}), Partition::grid({16, 16}, {4, 4})})
         all.push_back(whole_tiles(partition, dtype));
+    all.push_back(many_heads(Partition::line(192, 64), DType::bf16, 24, 6, 64));
+    all.push_back(many_heads(Partition::line(1024, 64), DType::bf16, 8, 36, 32));
     return all;
   }();
   return kProblems;
@@ -277,6 +288,41 @@ TEST(Gpu, IndicesBeyond32BitsReachTheirElements) {
   TokenTensor row_of_o(row.dtype, 1, row.partition.tokens(), row.heads, row.value_dim);
   check(cudaMemcpy(row_of_o.bytes.data(), o.data(), row_bytes, cudaMemcpyDeviceToHost));
   EXPECT_LE(relative_rms(row_of_o.values(), expected.o.values()), 8e-3);
+}
+
+// Against the same call in double precision on the processor, as the reference would take minutes.
+TEST(Gpu, SummariesOnTheChipMatchTheProcessor) {
+  std::vector<Problem> all;
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    all.push_back(many_heads(Partition::line(192, 64), dtype, 24, 6, 64));
+    all.back().mixing_per_head = true;
+    all.push_back(many_heads(Partition::line(1024, 64), dtype, 12, 6, 64));
+    all.push_back(many_heads(Partition::line(1024, 64), dtype, 8, 36, 32));
+    all.push_back(many_heads(Partition::grid({16, 16}, {2, 2}), dtype, 6, 24, 32));
+    all.push_back(many_heads(Partition::grid({32, 32}, {2, 2}), dtype, 23, 6, 64));
+    all.push_back(many_heads(Partition::grid({64, 48}, {4, 3}), dtype, 11, 6, 64));
+  }
+  unsigned seed = 70;
+  for (Problem& p : all)
+    for (const auto normalizer : {Normalizer::none, Normalizer::paper}) {
+      p.options.normalizer = normalizer;
+      p.options.feature_map = normalizer == Normalizer::none ? FeatureMap::identity : FeatureMap::relu;
+      p.options.feature_eps = normalizer == Normalizer::none ? 0 : 1e-2;
+      SCOPED_TRACE(describe(p));
+      ASSERT_EQ(plan(p).kept_bytes(), 0U);
+      const OperatorCase c(p, seed++);
+      OperatorCase wide = c.in(DType::f64);
+      wide.problem.device = Device::cpu;
+      const int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+      const double tolerance = p.dtype == DType::f16 ? 2e-3 : 8e-3, gradient_tolerance = 4 * tolerance;
+      const Outputs expected = wide.forward(threads), actual = c.forward();
+      EXPECT_LE(relative_rms(actual.o.values(), expected.o.values()), tolerance) << "o";
+      const Gradients want = wide.backward(expected.o, threads), got = c.backward(actual.o);
+      EXPECT_LE(relative_rms(got.q.values(), want.q.values()), gradient_tolerance) << "d_q";
+      EXPECT_LE(relative_rms(got.k.values(), want.k.values()), gradient_tolerance) << "d_k";
+      EXPECT_LE(relative_rms(got.v.values(), want.v.values()), gradient_tolerance) << "d_v";
+      EXPECT_LE(relative_rms(got.mixing.values(), want.mixing.values()), gradient_tolerance) << "d_mixing";
+    }
 }
 
 // As in torch's backward pass: the first thing a thread ever does with the device may be a call, which asks the driver

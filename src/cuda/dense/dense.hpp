@@ -44,8 +44,4 @@ int dense_column_tiles(DType dtype, int columns, int depth);
 template <typename Math>
 void multiply_pairs(const DenseArgs<typename Math::Element>& args, cudaStream_t stream);
 
-// d m[i, j] from the pair sums of the queries' pass.
-template <typename T>
-void sum_pairs(const Shape& shape, const T* pair_sums, int column_tiles, T* d_mixing, cudaStream_t stream);
-
 }  // namespace mhla::cuda

@@ -63,4 +63,8 @@ std::size_t mixing_gradient_workspace(const Shape& shape, int most_blocks);  // 
 template <typename Math>
 void mixing_gradient(const MixingGradientArgs<typename Math::Element>& args, int most_blocks, cudaStream_t stream);
 
+// d m[i, j] from its terms [sequences, heads, blocks, parts, blocks].
+template <typename T>
+void sum_pairs(const Shape& shape, const T* pair_sums, int parts, T* d_mixing, cudaStream_t stream);
+
 }  // namespace mhla::cuda
