@@ -32,7 +32,7 @@ test: build python-package
 
 # The package as a user installs it, into .venv; rebuilt when a source changed.
 python_stamp := .deps/stamps/python-package
-python_sources := $(shell find python src/core src/cpu src/cuda src/torch include cmake -type f -not -name '*.so') CMakeLists.txt src/CMakeLists.txt pyproject.toml
+python_sources := $(shell find python src/core src/cpu src/cuda src/python src/torch include cmake -type f -not -name '*.so') CMakeLists.txt src/CMakeLists.txt pyproject.toml
 python-package: bootstrap $(python_stamp)
 $(python_stamp): $(python_sources)
 	@CMAKE_ARGS="$(CONFIGURE)" CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) $(PYTHON) -m pip install --quiet --no-build-isolation --no-deps --force-reinstall .

@@ -28,6 +28,15 @@ target_compile_definitions(torch INTERFACE $<$<NOT:$<CONFIG:Release>>:NDEBUG>)
 target_link_libraries(torch INTERFACE "-Wl,--push-state,--no-as-needed,${torch_lib_dir}/libtorch.so,--pop-state"
                                       "${torch_lib_dir}/libtorch_cpu.so" "${torch_lib_dir}/libc10.so")
 
+# Python's headers, where they are installed, for what the package calls torch with.
+execute_process(COMMAND "${MHLA_PYTHON}" -I -c "import sysconfig; print(sysconfig.get_path('include'))"
+                OUTPUT_VARIABLE python_include OUTPUT_STRIP_TRAILING_WHITESPACE)
+if(EXISTS "${python_include}/Python.h")
+  add_library(torch_python INTERFACE IMPORTED)
+  target_include_directories(torch_python SYSTEM INTERFACE "${python_include}")
+  target_link_libraries(torch_python INTERFACE torch "${torch_lib_dir}/libtorch_python.so")
+endif()
+
 # The OpenMP runtime torch itself runs on, so that both share one pool of threads.
 file(GLOB MHLA_TORCH_OPENMP "${torch_lib_dir}/libgomp*.so*")
 if(NOT MHLA_TORCH_OPENMP)

@@ -107,7 +107,7 @@ configure() {
 
 assemble_package() {
   rm -rf "$build/python/mhla" && mkdir -p "$build/python" && cp -r python/mhla "$build/python/" &&
-    cp "$build"/lib/libmhla* "$build/python/mhla/"
+    cp "$build"/lib/*.so* "$build/python/mhla/"
 }
 
 # Tests that a machine without a GPU skips have not passed here.

@@ -12,6 +12,14 @@ from mhla._partition import Partition
 
 Causal = Literal["token", "block"] | bool
 
+try:
+    from mhla._direct import attention as _direct
+except ImportError:  # built where Python's headers are not installed
+
+    def _direct(*arguments: object) -> object:
+        return NotImplemented
+
+
 _operator = torch.ops.mhla.attention.default
 _maskings = {False: "none", True: "token-causal", "token": "token-causal", "block": "block-causal"}
 
@@ -149,8 +157,7 @@ def attention(
         if torch.compiler.is_compiling():  # tracing wants all tensors of an operator on one device
             cu_seqlens = cu_seqlens.to(q.device)
     initial_S, initial_z = (None, None) if initial_state is None else initial_state
-    # By position: looking up twenty names costs more than a small call itself.
-    o, S, z = _operator(
+    arguments = (
         q,
         k,
         v,
@@ -170,8 +177,12 @@ def attention(
         initial_S,
         initial_z,
         initial_tokens,
-        _final_blocks(q.shape[1], extents[0], initial_tokens, cu_seqlens) if return_state else -1,
     )
-    if not return_state:
-        return o
-    return o, Summaries(S, None if normalizer == "none" else z)
+    if return_state:
+        blocks = _final_blocks(q.shape[1], extents[0], initial_tokens, cu_seqlens)
+        o, S, z = _operator(*arguments, blocks)
+        return o, Summaries(S, None if normalizer == "none" else z)
+    # What _direct leaves to torch.ops, and tracing, which looks for operators.
+    if torch.compiler.is_compiling() or (o := _direct(*arguments)) is NotImplemented:
+        o = _operator(*arguments)[0]
+    return o

@@ -18,10 +18,10 @@ class Call {
 
   Call(const Problem& problem, void* workspace, bool backward)
       : p_(problem), call_(call_shape(problem)), workspace_(workspace), shape_(call_.shape) {
-    if (call_.packed.empty()) {
-      order_ = workspace_.take<int>(dense_rows(shape_));
-    } else {
+    if (!call_.packed.empty()) {
       shape_.packed = table_ = workspace_.take<SequenceRow>(shape_.sequences);
+    } else if (wants_order(shape_)) {
+      order_ = workspace_.take<int>(dense_rows(shape_));
     }
     if (!backward) return;
     const std::int64_t row_tiles = static_cast<std::int64_t>(shape_.sequences) * shape_.heads * dense_rows(shape_) / 16;

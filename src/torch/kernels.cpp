@@ -28,12 +28,13 @@ Float32Products float32_products() {
 Problem make_problem(const Call& call) {
   Options options = check_call(call);
   const Device device = mhla_device(call.q);
-  if (device == Device::cuda) options.float32_products = float32_products();
+  const DType dtype = dtype_of(call.q, "q");
+  if (device == Device::cuda && dtype == DType::f32) options.float32_products = float32_products();
   std::array<std::int64_t, Partition::kMaxAxes> sizes{};
   const std::size_t axes = std::min(call.sizes.size(), sizes.size());
   for (std::size_t axis = 0; axis < axes; ++axis) sizes[axis] = call.sizes[axis].guard_int(__FILE__, __LINE__);
   return {.device = device,
-          .dtype = dtype_of(call.q, "q"),
+          .dtype = dtype,
           .batch = call.q.size(0),
           .heads = call.q.size(2),
           .kv_heads = call.k.size(2),

@@ -106,6 +106,19 @@ def test_views_that_are_not_aligned_are_read_and_differentiated_right(dtype, alg
         assert relative_rms(ours, exact) <= LIMITS[dtype], name
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_dense_rows_are_found_alike_in_small_and_large_calls(dtype):
+    """The kernel of a small call computes where its rows are; that of a large one reads it from a table."""
+    ragged = mhla.Partition.grid((15, 14), (4, 4))
+    q, k, v, mixing = random_inputs(ragged, batch=64, heads=3, key_dim=32, value_dim=48, device="cuda")
+    inputs = [x.to(dtype) for x in (q, k, v)]
+    mixing = mixing.double() if dtype == torch.float64 else mixing.float()
+    large = forward_and_gradients([*inputs, mixing], partition=ragged, algorithm="dense")
+    small = forward_and_gradients([*(x[:2] for x in inputs), mixing], partition=ragged, algorithm="dense")
+    for name, ours, others in zip(("o", "d_q", "d_k", "d_v"), small, large, strict=False):
+        assert relative_rms(ours, others[:2]) <= LIMITS[dtype], name
+
+
 def test_float32_products_follow_the_setting_of_torch():
     partition = mhla.Partition.grid((32, 32), (4, 4))
     q, k, v, mixing = (x.float() for x in random_inputs(partition, key_dim=64, value_dim=64, device="cuda"))

@@ -16,7 +16,7 @@ template <typename E>
 struct DenseArgs {
   using T = Accumulator<E>;
   Shape shape;
-  const int* order = nullptr;  // token of every row, -1 for padding, where all sequences are alike; see write_order()
+  const int* order = nullptr;  // token of every row, -1 for padding; see write_order(). Null: the kernel computes it
   bool of_queries = true;      // rows are queries, else keys
   TokenTensor<const E> x{}, y{}, rest{};
   Feature x_feature{}, y_feature{}, rest_feature{};
@@ -37,6 +37,12 @@ struct DenseArgs {
 inline int dense_capacity(const Shape& shape) { return (shape.capacity + 15) / 16 * 16; }
 inline std::int64_t dense_rows(const Shape& shape) {
   return static_cast<std::int64_t>(shape.uniform.blocks) * dense_capacity(shape);
+}
+// A table of rows saves the kernel some arithmetic: less than the launch that writes it where one wave of thread blocks
+// has all rows of all heads.
+inline bool wants_order(const Shape& shape) {
+  constexpr std::int64_t kFewRows = 1 << 14;
+  return dense_rows(shape) * shape.sequences * shape.heads > kFewRows;
 }
 void write_order(const Shape& shape, int* order, cudaStream_t stream);  // dense_rows() numbers
 int dense_column_tiles(DType dtype, int columns, int depth);
