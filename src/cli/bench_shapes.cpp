@@ -31,6 +31,7 @@ Problem causal(std::int64_t heads, std::int64_t tokens, std::int64_t key_dim, st
   Problem problem = bidirectional(1, heads, key_dim, Partition::line(tokens, block), Normalizer::none);
   problem.value_dim = value_dim;
   problem.options.masking = Masking::token_causal;
+  problem.options.feature_map = FeatureMap::identity;  // made before the rotary step
   problem.options.feature_eps = 0.0;
   problem.options.scale = 1.0 / std::sqrt(static_cast<double>(key_dim));
   return problem;

@@ -291,6 +291,27 @@ TEST(Operator, HeadsOfWholeTilesMatchTheReference) {
       }
 }
 
+// What a language model asks for: blocks of 64 tokens, features made beforehand, no normaliser.
+TEST(Operator, CausalHeadsOfWholeTilesMatchTheReference) {
+  unsigned seed = 5700;
+  for (const auto& [key_dim, value_dim] :
+       {std::pair(64, 64), std::pair(64, 128), std::pair(128, 64), std::pair(128, 256), std::pair(256, 128)})
+    for (const auto& [dtype, tolerance] : {Tolerance{DType::f16, 2e-3}, Tolerance{DType::bf16, 8e-3}}) {
+      Problem p = base_problem(Partition::line(320, 64));
+      p.dtype = dtype;
+      p.heads = p.kv_heads = 3;
+      p.key_dim = key_dim;
+      p.value_dim = value_dim;
+      p.options.masking = Masking::token_causal;
+      p.options.normalizer = Normalizer::none;
+      p.options.feature_map = FeatureMap::identity;
+      p.options.feature_eps = 0;
+      p.options.scale = 0.125;
+      p.mixing_per_head = key_dim == value_dim;
+      expect_matches_reference(OperatorCase(p, seed++), tolerance);
+    }
+}
+
 TEST(Operator, HeadsWiderThanTheKernelsAreRefusedByName) {
   Problem p = base_problem(Partition::line(70, 33));
   p.value_dim = test_device() == Device::cuda ? 257 : 4097;

@@ -53,13 +53,10 @@ class Comparison:
     def attend(self, impl: str) -> Callable[..., Tensor]:
         shape, partition = self.shape, self.shape.partition
         if impl == "mhla":
-            scale, feature_eps = (shape.dim**-0.5, 0.0) if shape.causal else (1.0, EPS)
-            options = {
-                "normalizer": self.normalizer,
-                "causal": shape.causal,
-                "scale": scale,
-                "feature_eps": feature_eps,
-            }
+            # Language models have no normalizer and make their features before the rotary step.
+            phi = "identity" if self.normalizer == "none" else "relu"
+            causal = {"causal": True, "feature_map": phi, "scale": shape.dim**-0.5}
+            options = {"normalizer": self.normalizer, **(causal if shape.causal else {"feature_eps": EPS})}
             return lambda q, k, v, mixing: mhla.attention(q, k, v, mixing, partition=partition, **options)
         if impl.startswith("sdpa"):
             return lambda q, k, v, mixing: softmax(q, k, v, shape.causal, SOFTMAX[impl])

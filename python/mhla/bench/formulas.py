@@ -14,7 +14,7 @@ EPS = 1e-6
 def composed(
     q: Tensor, k: Tensor, v: Tensor, mixing: Tensor, sizes: tuple, extents: tuple, normalizer: str, causal: bool
 ) -> Tensor:
-    """MHLA in plain PyTorch operations, for equal blocks; the features are ReLU."""
+    """MHLA in plain PyTorch operations, for equal blocks; the features are ReLU, the identity where causal calls have no normalizer."""
     axes = range(len(sizes))
     counts = [size // extent for size, extent in zip(sizes, extents, strict=True)]
     split = [n for pair in zip(counts, extents, strict=True) for n in pair]
@@ -27,8 +27,11 @@ def composed(
     def mix(weights: Tensor, x: Tensor) -> Tensor:
         return (weights @ x.flatten(3)).view(x.shape)
 
-    feature_eps = 0.0 if causal else EPS
-    q, k, v = blocks(q).relu() + feature_eps, blocks(k).relu() + feature_eps, blocks(v)
+    q, k, v = blocks(q), blocks(k), blocks(v)
+    if not causal:
+        q, k = q.relu() + EPS, k.relu() + EPS
+    elif normalizer == "paper":
+        q, k = q.relu(), k.relu()
     mixing = mixing.to(q.dtype)
     if causal:
         q = q * q.shape[-1] ** -0.5
@@ -48,7 +51,7 @@ def composed(
 def linear(q: Tensor, k: Tensor, v: Tensor, normalizer: str, chunk: int) -> Tensor:
     """Linear attention without blocks; causal, in chunks with running sums, where ``chunk`` is not 0."""
     if chunk:
-        q, k, v = (x.unflatten(1, (-1, chunk)).permute(0, 3, 1, 2, 4) for x in (q.relu(), k.relu(), v))
+        q, k, v = (x.unflatten(1, (-1, chunk)).permute(0, 3, 1, 2, 4) for x in (q, k, v))
         S = k.mT @ v
         o = q @ (S.cumsum(2) - S) + (q @ k.mT).tril() @ v
         return o.permute(0, 2, 3, 1, 4).flatten(1, 2)

@@ -10,25 +10,25 @@
 
 #include "cuda/hopper/fragments.cuh"
 #include "cuda/hopper/resident.hpp"
+#include "cuda/hopper/ring.cuh"
 #include "cuda/hopper/tensor_map.hpp"
 
 namespace mhla::cuda::hopper::resident {
 
 inline constexpr int kGroups = 4, kConsumers = kGroups * kWarpgroup, kThreads = kConsumers + kWarpgroup;
 inline constexpr int kBlocks = 16, kColumns = 64;
-inline constexpr int kTileBytes = kTileRows * kBoxRowBytes;
 inline constexpr int kSlotBytes = kColumns * kBoxRowBytes + kBoxRowBytes;
-inline constexpr int kPlaces = 10;  // tiles of the ring
+using Tiles = Ring<10>;
 inline constexpr int kProducerRegisters = 32, kConsumerRegisters = 112;
 
 struct Small {
   float z[kBlocks][kColumns], mixed_z[kBlocks][kColumns], d_mixed_z[kBlocks][kColumns];
   float g[kGroups][2][kTileRows];
   float weights[kBlocks][kBlocks];
-  Barrier full[kPlaces], empty[kPlaces];
+  Tiles::Barriers barriers;
 };
 inline constexpr int kSharedBytes =
-    kPlaces * kTileBytes + kBlocks * kSlotBytes + static_cast<int>(sizeof(Small)) + 1024;  // the last: alignment
+    Tiles::kBytes + kBlocks * kSlotBytes + static_cast<int>(sizeof(Small)) + 1024;  // the last: alignment
 
 // How the heads of a call become units of 64 columns.
 struct Units {
@@ -47,23 +47,18 @@ inline Units units_of(const Shape& shape) {
   return units;
 }
 
-// The n-th tile that passes through the ring.
-struct Place {
-  unsigned at, parity;
-  __device__ explicit Place(unsigned n) : at(n % kPlaces), parity(n / kPlaces & 1) {}
-};
-
 struct Memory {
-  unsigned char* tiles;
+  Tiles ring;
   std::uint32_t slots;
   Small* small;
 
   __device__ explicit Memory(unsigned char* unaligned) {
-    tiles = unaligned + (1024 - shared_address(unaligned) % 1024) % 1024;
-    slots = shared_address(tiles) + kPlaces * kTileBytes;
-    small = reinterpret_cast<Small*>(tiles + kPlaces * kTileBytes + kBlocks * kSlotBytes);
+    ring.tiles = unaligned + (1024 - shared_address(unaligned) % 1024) % 1024;
+    slots = shared_address(slot_memory());
+    small = reinterpret_cast<Small*>(slot_memory() + kBlocks * kSlotBytes);
+    ring.barriers = &small->barriers;
   }
-  __device__ std::uint32_t tile(unsigned n) const { return shared_address(tiles) + Place(n).at * kTileBytes; }
+  __device__ unsigned char* slot_memory() const { return ring.tiles + Tiles::kBytes; }
   __device__ std::uint32_t slot(int b) const { return slots + static_cast<std::uint32_t>(b * kSlotBytes); }
   // Address of a 16-byte piece of row `row` of slot b.
   __device__ std::uint32_t slot_piece(int b, int row, int piece) const {
@@ -75,35 +70,10 @@ struct Memory {
     static_assert(sizeof(Small) % 16 == 0);
     constexpr int kBytes = kBlocks * kSlotBytes + static_cast<int>(sizeof(Small));
     for (int n = static_cast<int>(threadIdx.x) * 16; n < kBytes; n += kThreads * 16)
-      *reinterpret_cast<uint4*>(tiles + kPlaces * kTileBytes + n) = make_uint4(0, 0, 0, 0);
+      *reinterpret_cast<uint4*>(slot_memory() + n) = make_uint4(0, 0, 0, 0);
     __syncthreads();
-    if (threadIdx.x == 0) {
-      for (int place = 0; place < kPlaces; ++place) {
-        init_barrier(small->full + place, 1);
-        init_barrier(small->empty + place, 4);
-      }
-      fence_barrier_init();
-    }
+    if (threadIdx.x == 0) ring.prepare(4);
     __syncthreads();
-  }
-
-  // Fetching, by one thread.
-  __device__ void fetch(unsigned n, const CUtensorMap& map, const BoxPlace& at) const {
-    const Place place(n);
-    wait(small->empty + place.at, static_cast<int>(place.parity ^ 1));
-    arrive_expecting(small->full + place.at, kTileBytes);
-    load_box(tiles + place.at * kTileBytes, map, at, small->full + place.at);
-  }
-  // Consuming, by all warps of one warpgroup. That a tile has come shows in a parity, which is the same two rounds
-  // apart: so the one before it must have gone first, whichever warpgroup it was for.
-  __device__ void wait_for(unsigned n) const {
-    const Place place(n);
-    wait(small->empty + place.at, static_cast<int>(place.parity ^ 1));
-    wait(small->full + place.at, static_cast<int>(place.parity));
-  }
-  __device__ void release(unsigned n) const {
-    __syncwarp();
-    if (lane_id() == 0) arrive(small->empty + Place(n).at);
   }
 };
 
@@ -166,22 +136,22 @@ __device__ void summarize(const Memory& memory, int b, unsigned n, unsigned step
   const auto ones = Math::column([](int) { return 1.0F; });
   float acc[32], sums[4] = {0, 0, 0, 0};
   for (int tile = 0; tile < tiles; ++tile, n += step) {
-    memory.wait_for(n);
+    memory.ring.wait_for(n);
     std::uint32_t a[4][4];
-    load_columns(a, memory.tile(n), warp, feature);
-    memory.wait_for(n + 1);
+    load_columns(a, memory.ring.address(n), warp, feature);
+    memory.ring.wait_for(n + 1);
     product_fence();
     pin(acc);
 #pragma unroll
     for (int k = 0; k < 4; ++k)
-      warpgroup_product<E, true>(acc, a[k], slot_operand<true>(memory.tile(n + 1), k), tile > 0 || k > 0);
+      warpgroup_product<E, true>(acc, a[k], slot_operand<true>(memory.ring.address(n + 1), k), tile > 0 || k > 0);
     product_commit();
 #pragma unroll
     for (int k = 0; k < 4; ++k) Math::mma(sums, typename Math::A{{a[k][0], a[k][1], a[k][2], a[k][3]}}, ones);
     product_wait<0>();
     pin(acc);
-    memory.release(n);
-    memory.release(n + 1);
+    memory.ring.release(n);
+    memory.ring.release(n + 1);
   }
 #pragma unroll
   for (int half = 0; half < 2; ++half) {

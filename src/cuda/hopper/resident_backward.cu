@@ -45,8 +45,7 @@ __device__ void keep_slot(const Memory& memory, E* scratch, int b, int warp) {
   const int lane = lane_id();
   auto* const to = reinterpret_cast<uint4*>(scratch + b * kSlotElements + warp * 16 * kColumns) + lane;
   const auto* const from =
-      reinterpret_cast<const uint4*>(memory.tiles + kPlaces * kTileBytes + b * kSlotBytes + warp * 16 * kBoxRowBytes) +
-      lane;
+      reinterpret_cast<const uint4*>(memory.slot_memory() + b * kSlotBytes + warp * 16 * kBoxRowBytes) + lane;
 #pragma unroll
   for (int n = 0; n < 4; ++n) __stcg(to + n * 32, from[n * 32]);
 }
@@ -58,7 +57,7 @@ __device__ void divide(const Memory& memory, const BackwardParams<E>& p, int i, 
   const Shape& shape = p.args.shape;
   const PairFeature<E> feature(shape.feature);
   const int lane = lane_id(), column = (lane & 3) * 2;
-  const std::uint32_t q = memory.tile(n), d_o = memory.tile(n + 1), o = memory.tile(n + 2);
+  const std::uint32_t q = memory.ring.address(n), d_o = memory.ring.address(n + 1), o = memory.ring.address(n + 2);
   const float* const z = memory.small->mixed_z[i];
   float denominator[2][2] = {}, dots[2][2] = {};  // [row half][head of the unit]
 #pragma unroll
@@ -76,7 +75,7 @@ __device__ void divide(const Memory& memory, const BackwardParams<E>& p, int i, 
       dots[part % 2][k / 2] += y.x * w.x + y.y * w.y;
     }
   }
-  memory.release(n + 2);
+  memory.ring.release(n + 2);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
 #pragma unroll
@@ -123,12 +122,12 @@ __device__ void differentiate_queries(const Memory& memory, const BackwardParams
   const float factor = scale / static_cast<float>(p.args.store_factor);
   float d_mixed[32], sums[2] = {0, 0};
   for (int tile = 0; tile < p.boxes.tiles; ++tile, n += step) {
-    const std::uint32_t q = memory.tile(n), dU = memory.tile(n + 1);
+    const std::uint32_t q = memory.ring.address(n), dU = memory.ring.address(n + 1);
     float g[2][2];
-    memory.wait_for(n);
-    memory.wait_for(n + 1);
+    memory.ring.wait_for(n);
+    memory.ring.wait_for(n + 1);
     if (normalize) {
-      memory.wait_for(n + 2);
+      memory.ring.wait_for(n + 2);
       divide(memory, p, i, n, group, warp, g);
       sync_warpgroup(group);
     }
@@ -162,7 +161,7 @@ __device__ void differentiate_queries(const Memory& memory, const BackwardParams
       pin(acc);
       pin(d_mixed);
     }
-    memory.release(n + 1);
+    memory.ring.release(n + 1);
 #pragma unroll
     for (int j = 0; j < 8; ++j)
 #pragma unroll
@@ -182,11 +181,11 @@ __device__ void differentiate_queries(const Memory& memory, const BackwardParams
     sync_warpgroup(group);
     if (warp == 0 && lane == 0) {
       store_box(p.d_q, p.boxes.place(p.boxes.block(i), tile, p.units.number(unit) * kColumns, p.units.batch(unit)),
-                memory.tiles + Place(n).at * kTileBytes);
+                memory.ring.tile(n));
       commit_stores();
       wait_stores_read();
     }
-    memory.release(n);
+    memory.ring.release(n);
   }
   put_slot<E>(memory, i, warp, p.units.paired, scale, d_mixed);
   if (!normalize) return;
@@ -205,7 +204,7 @@ __device__ void multiply_slots(const Memory& memory, const E* scratch, int warp,
   const int lane = lane_id(), row = lane >> 2;
   const auto at = [](int b, int r, int piece) { return r * kBoxRowBytes + ((piece ^ ((r + b) & 7)) << 4); };
   const auto in_slot = [&](int b, int r, int piece) {
-    return *reinterpret_cast<const uint4*>(memory.tiles + kPlaces * kTileBytes + b * kSlotBytes + at(b, r, piece));
+    return *reinterpret_cast<const uint4*>(memory.slot_memory() + b * kSlotBytes + at(b, r, piece));
   };
   const auto in_scratch = [&](int b, int r, int piece) {
     return __ldcg(reinterpret_cast<const uint4*>(reinterpret_cast<const unsigned char*>(scratch + b * kSlotElements) +
@@ -269,9 +268,9 @@ __device__ void differentiate_keys(const Memory& memory, const BackwardParams<E>
   const int lane = lane_id(), column = (lane & 3) * 2;
   const float* const dz = memory.small->mixed_z[e];
   for (int tile = 0; tile < p.boxes.tiles; ++tile, n += step) {
-    const std::uint32_t k_tile = memory.tile(n), v_tile = memory.tile(n + 1);
-    memory.wait_for(n);
-    memory.wait_for(n + 1);
+    const std::uint32_t k_tile = memory.ring.address(n), v_tile = memory.ring.address(n + 1);
+    memory.ring.wait_for(n);
+    memory.ring.wait_for(n + 1);
     float acc[32];
     product_fence();
     pin(acc);
@@ -311,13 +310,13 @@ __device__ void differentiate_keys(const Memory& memory, const BackwardParams<E>
     sync_warpgroup(group);
     if (warp == 0 && lane == 0) {
       const BoxPlace at = p.boxes.place(p.boxes.block(e), tile, p.units.number(unit) * kColumns, p.units.batch(unit));
-      store_box(p.d_k, at, memory.tiles + Place(n + 1).at * kTileBytes);
-      store_box(p.d_v, at, memory.tiles + Place(n).at * kTileBytes);
+      store_box(p.d_k, at, memory.ring.tile(n + 1));
+      store_box(p.d_v, at, memory.ring.tile(n));
       commit_stores();
       wait_stores_read();
     }
-    memory.release(n);
-    memory.release(n + 1);
+    memory.ring.release(n);
+    memory.ring.release(n + 1);
   }
 }
 
@@ -342,7 +341,7 @@ __global__ __launch_bounds__(kThreads, 1) void backward_kernel(const __grid_cons
       const auto fetch = [&](const auto&... maps) {
         for_all_tiles(blocks, tiles, [&](int b, int tile) {
           const BoxPlace at = boxes.place(boxes.block(b), tile, column, batch);
-          (memory.fetch(n++, maps, at), ...);
+          (memory.ring.fetch(n++, [&](void* to, Barrier* full) { load_box(to, maps, at, full); }), ...);
         });
       };
       fetch(p.k, p.v);

@@ -25,11 +25,11 @@ __device__ void read_out(const Memory& memory, const ForwardParams<E>& p, int un
   const float* const z = memory.small->mixed_z[i];
   const auto scale = static_cast<float>(shape.scale);
   for (int tile = 0; tile < p.boxes.tiles; ++tile, n += step) {
-    memory.wait_for(n);
+    memory.ring.wait_for(n);
     std::uint32_t a[4][4];
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
-      load_tokens(a[k], memory.tile(n), warp, k);
+      load_tokens(a[k], memory.ring.address(n), warp, k);
       feature.apply(a[k]);
     }
     float acc[32];
@@ -67,16 +67,16 @@ __device__ void read_out(const Memory& memory, const ForwardParams<E>& p, int un
     for (int j = 0; j < 8; ++j)
 #pragma unroll
       for (int e = 0; e < 4; ++e) acc[j * 4 + e] *= factor[e / 2][j / 4];
-    put_boxes<E>(memory.tile(n), kTileRows, warp * 16, acc);
+    put_boxes<E>(memory.ring.address(n), kTileRows, warp * 16, acc);
     fence_shared_writes();
     sync_warpgroup(group);
     if (warp == 0 && lane == 0) {
       store_box(p.o, p.boxes.place(p.boxes.block(i), tile, p.units.number(unit) * kColumns, p.units.batch(unit)),
-                memory.tiles + Place(n).at * kTileBytes);
+                memory.ring.tile(n));
       commit_stores();
       wait_stores_read();
     }
-    memory.release(n);
+    memory.ring.release(n);
   }
 }
 
@@ -100,7 +100,7 @@ __global__ __launch_bounds__(kThreads, 1) void forward_kernel(const __grid_const
       const auto fetch = [&](const auto&... maps) {
         for_all_tiles(blocks, tiles, [&](int b, int tile) {
           const BoxPlace at = boxes.place(boxes.block(b), tile, column, batch);
-          (memory.fetch(n++, maps, at), ...);
+          (memory.ring.fetch(n++, [&](void* to, Barrier* full) { load_box(to, maps, at, full); }), ...);
         });
       };
       fetch(p.k, p.v);

@@ -288,6 +288,9 @@ __global__ __launch_bounds__(
         T sum = 0;
         for (const T part : parts) sum += part;
         args.diagonal[row * args.diagonal_stride + blockIdx.y] = sum;
+        if (blockIdx.y == 0)
+          for (auto tile = static_cast<int>(gridDim.y); tile < args.diagonal_stride; ++tile)
+            args.diagonal[row * args.diagonal_stride + tile] = 0;
       }
     }
   }
@@ -295,8 +298,8 @@ __global__ __launch_bounds__(
 
 template <typename Math, bool kPairs>
 void launch_readout(const ReadoutArgs<typename Math::Element>& args, cudaStream_t stream) {
-  if constexpr (sizeof(typename Math::Element) == 2 && !kPairs)
-    if (hopper::read_out(args, stream)) return;
+  if constexpr (sizeof(typename Math::Element) == 2)
+    if (kPairs ? hopper::read_out_causal(args, stream) : hopper::read_out(args, stream)) return;
   const Shape& shape = args.shape;
   const int depth = args.transposed ? shape.value_pad : shape.key_pad;
   const int heads = args.of_queries ? shape.heads : shape.kv_heads;

@@ -47,13 +47,13 @@ struct ReadoutArgs {
   TokenTensor<const E> raw{};
   Feature raw_feature{};
 
-  // Sums of phi(raw) . (sum over pairs) without m[b, b], one per row and column tile: the terms of d m[b, b]. Null: not
-  // wanted.
+  // Sums of phi(raw) . (sum over pairs) without m[b, b], one per row and column tile, zeros up to the stride: the terms
+  // of d m[b, b]. Null: not wanted.
   T* diagonal = nullptr;
   int diagonal_stride = 0;  // from row to row
 };
 
-// Column tiles of `diagonal`, for `columns` output columns and matrices with `depth` padded rows.
+// Column tiles of the portable kernel, for `columns` output columns and matrices with `depth` padded rows.
 int readout_column_tiles(DType dtype, int columns, int depth);
 
 // Compiled apart, with and without pairs, for every arithmetic: readout_*.cu and pairs_*.cu.

@@ -1,0 +1,270 @@
+// The readout of token-causal blocks of 64 tokens, with the pairs inside them. One to four warpgroups take an item (a
+// block of a head) together, 64 columns of the result each; each forms all pairs for itself, which costs less than
+// waiting for another. One more warpgroup fetches tiles ahead, across items:
+//
+//   x | y | rest, (raw), W of the first 64 columns | ... of the next | x of the next item ...
+//
+// A result leaves through the place of its rest tile.
+#include <algorithm>
+
+#include "cuda/hopper/fragments.cuh"
+#include "cuda/hopper/readout.hpp"
+#include "cuda/hopper/ring.cuh"
+#include "cuda/hopper/tensor_map.hpp"
+#include "cuda/support/launch.hpp"
+
+namespace mhla::cuda::hopper {
+namespace {
+
+constexpr int kGroups = 4, kConsumers = kGroups * kWarpgroup, kThreads = kConsumers + kWarpgroup;
+constexpr int kBlock = 64;  // tokens and columns of a tile
+using Tiles = Ring<27>;
+
+template <typename E>
+struct Params {
+  CUtensorMap x, y, rest, W, out, raw;
+  ReadoutArgs<E> args;
+  Boxes boxes;
+  int items;
+  int depth, width;  // of W as it is read, in tiles
+  int together;      // warpgroups of an item
+};
+
+struct Small {
+  Tiles::Barriers barriers;
+  float sums[kGroups][4];
+};
+constexpr int kSharedBytes = Tiles::kBytes + static_cast<int>(sizeof(Small)) + 1024;  // the last: alignment
+
+// Numbers of an item's tiles.
+struct ItemTiles {
+  int depth, width, extra;  // tiles of a row of x; slices; raw tiles of a slice
+  unsigned first;
+
+  __device__ unsigned x(int c) const { return first + static_cast<unsigned>(c); }
+  __device__ unsigned y(int c) const { return first + static_cast<unsigned>(depth + c); }
+  __device__ unsigned rest(int slice) const {
+    return first + static_cast<unsigned>(2 * depth + slice * (1 + extra + depth));
+  }
+  __device__ unsigned raw(int slice) const { return rest(slice) + 1; }
+  __device__ unsigned W(int slice, int c) const { return rest(slice) + static_cast<unsigned>(1 + extra + c); }
+  __device__ int count() const { return 2 * depth + width * (1 + extra + depth); }
+};
+
+// Sum of raw * acc over this warp's 16 rows.
+template <typename E>
+__device__ float dot(const float (&acc)[32], std::uint32_t raw, int warp) {
+  const int lane = lane_id();
+  float sum = 0;
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+    std::uint32_t fragment[4];
+    load_matrices<false>(fragment, box_piece(raw, warp * 16 + (lane & 15), k * 2 + (lane >> 4)));
+#pragma unroll
+    for (int n = 0; n < 8; ++n)
+      sum += acc[k * 8 + n] * to_accumulator(reinterpret_cast<const E(&)[2]>(fragment[n / 2])[n % 2]);
+  }
+  for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, offset);
+  return sum;
+}
+
+template <typename E, bool kTransposed>
+__global__ __launch_bounds__(kThreads, 1) void causal_readout_kernel(const __grid_constant__ Params<E> p) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  extern __shared__ unsigned char unaligned[];
+  Tiles ring;
+  ring.tiles = unaligned + (1024 - shared_address(unaligned) % 1024) % 1024;
+  auto& small = *reinterpret_cast<Small*>(ring.tiles + Tiles::kBytes);
+  ring.barriers = &small.barriers;
+  const ReadoutArgs<E>& args = p.args;
+  const Shape& shape = args.shape;
+  const bool summing = args.diagonal != nullptr;
+  if (threadIdx.x == 0) ring.prepare(4 * p.together);
+  __syncthreads();
+
+  ItemTiles tiles{p.depth, p.width, summing ? 1 : 0, 0};
+  const int first = static_cast<int>(blockIdx.x), step = static_cast<int>(gridDim.x);
+  const auto matrix_row = [&](const Shape::Item& item) {
+    return args.of_queries ? shape.mixed_row(item.s, item.head, item.block)
+                           : shape.entry_row(item.s, item.head, item.block);
+  };
+
+  if (threadIdx.x >= kConsumers) {
+    give_registers<32>();
+    if (threadIdx.x != kConsumers) return;
+    for (int number = first; number < p.items; number += step, tiles.first += static_cast<unsigned>(tiles.count())) {
+      const Shape::Item item = shape.item(number, args.of_queries);
+      const auto fetch = [&](unsigned n, const CUtensorMap& map, int columns, int c) {
+        const BoxPlace at =
+            p.boxes.place(p.boxes.block(item.block), 0, (item.head * columns + c) * kBlock, item.s.batch);
+        ring.fetch(n, [&](void* to, Barrier* full) { load_box(to, map, at, full); });
+      };
+      for (int c = 0; c < p.depth; ++c) fetch(tiles.x(c), p.x, p.depth, c);
+      for (int c = 0; c < p.depth; ++c) fetch(tiles.y(c), p.y, p.depth, c);
+      const int row = static_cast<int>(matrix_row(item)) * shape.key_dim;
+      for (int slice = 0; slice < p.width; ++slice) {
+        fetch(tiles.rest(slice), p.rest, p.width, slice);
+        if (summing) fetch(tiles.raw(slice), p.raw, p.width, slice);
+        for (int c = 0; c < p.depth; ++c)
+          ring.fetch(tiles.W(slice, c), [&](void* to, Barrier* full) {
+            load_matrix_box(to, p.W, (kTransposed ? c : slice) * kBlock, row + (kTransposed ? slice : c) * kBlock,
+                            full);
+          });
+      }
+    }
+    return;
+  }
+
+  take_registers<112>();
+  const int group = warpgroup_id(), warp = static_cast<int>(threadIdx.x) / 32 % 4, lane = lane_id();
+  const int slices = p.width / p.together;  // of this warpgroup
+  const auto factor = static_cast<float>(args.factor);
+  int turn = 0;
+  for (int number = first; number < p.items;
+       number += step, ++turn, tiles.first += static_cast<unsigned>(tiles.count())) {
+    if (turn % (kGroups / p.together) != group / p.together) continue;
+    const Shape::Item item = shape.item(number, args.of_queries);
+    const float own_weight = shape.weight<float>(item.head, item.block, item.block);
+
+    float acc[32];
+    for (int c = 0; c < p.depth; ++c) {
+      ring.wait_for(tiles.x(c));
+    }
+    for (int c = 0; c < p.depth; ++c) {
+      ring.wait_for(tiles.y(c));
+      product_fence();
+      pin(acc);
+#pragma unroll
+      for (int k = 0; k < 4; ++k)
+        warpgroup_product<E, false, false>(
+            acc, product_operand(ring.address(tiles.x(c)) + static_cast<std::uint32_t>(k * 32), 16),
+            product_operand(ring.address(tiles.y(c)) + static_cast<std::uint32_t>(k * 32), 16), c > 0 || k > 0);
+      product_commit();
+    }
+    product_wait<0>();
+    pin(acc);
+    for (int c = 0; c < p.depth; ++c) ring.release(tiles.y(c));
+    // A query sees keys up to its own; seen from a key, queries from its own on.
+    std::uint32_t pairs[4][4];
+#pragma unroll
+    for (int j = 0; j < 8; ++j)
+#pragma unroll
+      for (int e = 0; e < 4; e += 2) {
+        const int row = warp * 16 + (lane >> 2) + e / 2 * 8, column = j * 8 + (lane & 3) * 2;
+        const bool low = args.of_queries ? column <= row : column >= row;
+        const bool high = args.of_queries ? column + 1 <= row : column + 1 >= row;
+        pairs[j / 2][j % 2 * 2 + e / 2] = pack<E>(low ? acc[j * 4 + e] : 0.0F, high ? acc[j * 4 + e + 1] : 0.0F);
+      }
+
+    for (int n = 0; n < slices; ++n) {
+      const int slice = group % p.together * slices + n;
+      const unsigned rest = tiles.rest(slice);
+      ring.wait_for(rest);
+      product_fence();
+      pin(acc);
+#pragma unroll
+      for (int k = 0; k < 4; ++k)
+        warpgroup_product<E, true>(
+            acc, pairs[k], product_operand(ring.address(rest) + static_cast<std::uint32_t>(k * 16 * kBoxRowBytes), 16),
+            k > 0);
+      product_commit();
+      product_wait<0>();
+      pin(acc);
+      if (summing) {
+        ring.wait_for(tiles.raw(slice));
+        const float sum = dot<E>(acc, ring.address(tiles.raw(slice)), warp);
+        ring.release(tiles.raw(slice), p.together);
+        if (lane == 0) small.sums[group][warp] = sum;
+        sync_warpgroup(group);
+        if (warp == 0 && lane == 0) {
+          const float* const sums = small.sums[group];
+          args.diagonal[matrix_row(item) * args.diagonal_stride + slice] =
+              (sums[0] + sums[1] + (sums[2] + sums[3])) * static_cast<float>(args.inner_factor);
+        }
+      }
+      const float weight = own_weight * static_cast<float>(args.inner_factor / args.factor);
+#pragma unroll
+      for (float& value : acc) value *= weight;
+      for (int c = 0; c < p.depth; ++c) {
+        const unsigned W = tiles.W(slice, c);
+        ring.wait_for(W);
+        product_fence();
+        pin(acc);
+#pragma unroll
+        for (int k = 0; k < 4; ++k)
+          warpgroup_product<E, false, !kTransposed>(
+              acc, product_operand(ring.address(tiles.x(c)) + static_cast<std::uint32_t>(k * 32), 16),
+              product_operand(
+                  ring.address(W) + static_cast<std::uint32_t>(kTransposed ? k * 32 : k * 16 * kBoxRowBytes), 16),
+              true);
+        product_commit();
+      }
+      product_wait<0>();
+      pin(acc);
+      for (int c = 0; c < p.depth; ++c) ring.release(tiles.W(slice, c), p.together);
+      if (n + 1 == slices)
+        for (int c = 0; c < p.depth; ++c) ring.release(tiles.x(c));
+#pragma unroll
+      for (float& value : acc) value *= factor;
+      sync_warpgroup(group);  // the rest tile has been read by all
+      put_boxes<E>(ring.address(rest), kBlock, warp * 16, acc);
+      fence_shared_writes();
+      sync_warpgroup(group);
+      if (warp == 0 && lane == 0) {
+        store_box(p.out,
+                  p.boxes.place(p.boxes.block(item.block), 0, (item.head * p.width + slice) * kBlock, item.s.batch),
+                  ring.tile(rest));
+        commit_stores();
+        wait_stores_read();
+      }
+      ring.release(rest, p.together);
+    }
+  }
+#endif
+}
+
+bool is_plain(const Feature& feature) { return feature.map == FeatureMap::identity && feature.eps == 0; }
+
+template <typename E>
+bool suits(const ReadoutArgs<E>& args, Boxes& boxes) {
+  const Shape& shape = args.shape;
+  const int heads = shape.heads;
+  const auto whole = [](int dim) { return dim == 64 || dim == 128 || dim == 256; };
+  const std::int64_t rows = static_cast<std::int64_t>(shape.total_blocks) * heads * shape.key_dim;
+  return args.y && !args.g && args.z == nullptr && !args.denominator && args.vector == nullptr &&
+         is_plain(args.x_feature) && is_plain(args.y_feature) && is_plain(args.rest_feature) &&
+         (!args.raw || is_plain(args.raw_feature)) && shape.masking == Masking::token_causal &&
+         heads == shape.kv_heads && shape.initial == 0 && shape.capacity == kBlock &&
+         shape.uniform.tokens % kBlock == 0 && whole(shape.key_dim) && whole(shape.value_dim) &&
+         rows < (std::int64_t{1} << 31) && fits(args.x, heads) && fits(args.y, heads) && fits(args.rest, heads) &&
+         fits(args.out, heads) && (!args.raw || fits(args.raw, heads)) && available() && find_boxes(shape, boxes) &&
+         boxes.rows == kBlock;
+}
+
+}  // namespace
+
+template <typename E>
+bool read_out_causal(const ReadoutArgs<E>& args, cudaStream_t stream) {
+  Params<E> p{};
+  p.args = args;
+  if (!suits(args, p.boxes)) return false;
+  const Shape& shape = args.shape;
+  const auto map = [&](const auto& x) { return token_map(x, shape.heads, shape.sequences, p.boxes); };
+  p.x = map(args.x), p.y = map(args.y), p.rest = map(args.rest), p.out = map(args.out);
+  if (args.raw) p.raw = map(args.raw);
+  p.W = matrix_map(args.W, static_cast<std::int64_t>(shape.total_blocks) * shape.heads * shape.key_dim, shape.value_dim,
+                   kBlock);
+  p.items = shape.total_blocks * shape.heads;
+  p.depth = (args.transposed ? shape.value_dim : shape.key_dim) / kBlock;
+  p.width = (args.transposed ? shape.key_dim : shape.value_dim) / kBlock;
+  p.together = std::min(p.width, kGroups);
+  const dim3 grid(static_cast<unsigned>(std::min(p.items, multiprocessors())));
+  const auto run = [&](auto kernel) { launch("causal readout", kernel, grid, kThreads, kSharedBytes, stream, p); };
+  args.transposed ? run(causal_readout_kernel<E, true>) : run(causal_readout_kernel<E, false>);
+  return true;
+}
+
+template bool read_out_causal<__nv_bfloat16>(const ReadoutArgs<__nv_bfloat16>&, cudaStream_t);
+template bool read_out_causal<__half>(const ReadoutArgs<__half>&, cudaStream_t);
+
+}  // namespace mhla::cuda::hopper
