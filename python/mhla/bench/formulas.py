@@ -14,7 +14,10 @@ EPS = 1e-6
 def composed(
     q: Tensor, k: Tensor, v: Tensor, mixing: Tensor, sizes: tuple, extents: tuple, normalizer: str, causal: bool
 ) -> Tensor:
-    """MHLA in plain PyTorch operations, for equal blocks; the features are ReLU, the identity where causal calls have no normalizer."""
+    """MHLA in plain PyTorch operations, for equal blocks.
+
+    The features are ReLU; the identity where a causal call has no normalizer.
+    """
     axes = range(len(sizes))
     counts = [size // extent for size, extent in zip(sizes, extents, strict=True)]
     split = [n for pair in zip(counts, extents, strict=True) for n in pair]
