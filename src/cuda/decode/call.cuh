@@ -6,20 +6,58 @@
 
 #include "core/decode.hpp"
 #include "cuda/support/element.cuh"
+#include "cuda/support/shape.cuh"
+#include "cuda/support/tile.cuh"
 
 namespace mhla::cuda::decode {
 
-constexpr int kThreads = 128;
+constexpr int kThreads = 256;
+constexpr int kChunk = 64;     // weights that are in shared memory at a time
+constexpr int kKeyRows = 4;    // rows of k a thread takes part in at a time
+constexpr int kValueRows = 8;  // rows of v
+
+// Elements of k a thread loads at once.
+template <typename E, int V>
+constexpr int kKeys = V == 1 ? 1 : static_cast<int>(16 / sizeof(E));
+// Rows of S and P that stand together: all of them exist or none, as Dk is a multiple of kKeys.
+template <typename E, int V>
+constexpr int kSet = kKeys<E, V> < 4 ? kKeys<E, V> : 4;
+
+// How the threads of a thread block share the columns it has and the rows of k.
+struct Layout {
+  int key_dim, value_dim;
+  int width, splits;        // columns of a thread block, a power of two; thread blocks of a kv head
+  int lane_bits, key_bits;  // 2^: threads with V columns each that have a row of P; that read a row of k
+  int chunk;                // rows of the open block that are read at a time
+  int rows_bytes;           // of their k and v
+};
+
+constexpr int log2_ceil(int n) { return n <= 1 ? 0 : 1 + log2_ceil((n + 1) / 2); }
+
+template <typename E, int V>
+constexpr Layout layout_of(int key_dim, int value_dim, int width) {
+  const int lane_bits = log2_ceil(width / V), key_lanes = log2_ceil((key_dim + kKeys<E, V> - 1) / kKeys<E, V>);
+  const int key_bits = key_lanes < 5 ? key_lanes : 5, row_bytes = (key_dim + width) * static_cast<int>(sizeof(E));
+  int chunk = kChunk;
+  for (const int most : {kValueRows * (kThreads >> lane_bits), kKeyRows * (kThreads >> key_bits), 32768 / row_bytes})
+    if (most < chunk) chunk = most < 1 ? 1 : most;
+  return {key_dim,   value_dim, width, (value_dim + width - 1) / width,  // splits
+          lane_bits, key_bits,  chunk, (chunk * row_bytes + 15) / 16 * 16};
+}
 
 // E: elements; A: of S and P. Pointers and shapes as in DecodeMemory.
 template <typename E, typename A>
 struct Call {
   using T = Accumulator<E>;
-  int heads, kv_heads, mixed_heads, key_dim, value_dim, block_size;
+  Layout layout;
+  int heads, kv_heads, mixed_heads, block_size;
+  int queries, mixed_in_group;  // query heads that share a P; P's that share S
+  Divider by_kv_heads, by_splits, by_queries, by_block_size;
   bool mixing_per_head;
   DecodePolicy policy;
   Feature feature;
-  T scale, eps;
+  bool is_floor;  // phi(x) = max(x, floor)
+  T floor, scale, eps;
   const T* mixing;
   ConstTensor q, k, v;
   Tensor o;
@@ -30,45 +68,77 @@ struct Call {
   E *k_rows, *v_rows;
   std::int64_t* tokens;
   std::int32_t* arrivals;
-
-  int width, splits;       // columns of a thread block, a power of two; thread blocks of a kv head
-  int key_lanes;           // threads that read a row of k together, a power of two up to 32
   int step_tokens, piece;  // tokens of the step; which of its pieces this launch is for
   bool is_last;            // piece
-
-  __device__ int queries() const { return heads / mixed_heads; }            // that share a P
-  __device__ int mixed_in_group() const { return mixed_heads / kv_heads; }  // P's that share S
 };
 
-// Asked again each time: what follows from it is not kept in registers from one use to the next.
-__device__ inline int block_index() {
-  int index;
-  asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(index));
-  return index;
-}
-
 // Thread blocks divide batch x kv heads x columns of v: S, P and v fall apart by columns, so no block waits for
-// another. Inside, `lanes` threads with V columns each stand beside one another in `groups` groups, which divide the
-// rows.
-template <int V>
-struct Slice {
-  std::int64_t batch, group;  // group: batch x kv heads
-  int kv_head, split, lanes, lane, groups, row, column;
+// another. Inside, threads with V columns each stand beside one another in `groups` groups, which divide the rows.
+// With D the layout is known to the compiler: D rows and columns.
+template <typename E, int V, int D = 0>
+struct Slice : Layout {
+  int batch, group, kv_head, split;  // group: batch x kv heads
+  int lane, groups, row, column;
   bool active;  // the columns exist
 
+  template <typename A>
+  __device__ explicit Slice(const Call<E, A>& c) : Layout(layout(c)) {
+    int index, thread;  // asked for again each time: what follows from them does not stay in registers in between
+    asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(index));
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+    __builtin_assume(thread >= 0 && thread < kThreads);
+    group = D > 0 ? index : c.by_splits.divide(index);
+    split = index - group * splits;
+    batch = c.by_kv_heads.divide(group);
+    kv_head = group - batch * c.kv_heads;
+    lane = thread & ((1 << lane_bits) - 1);
+    groups = kThreads >> lane_bits;
+    row = thread >> lane_bits;
+    column = split * width + lane * V;
+    active = column < value_dim;
+  }
+
+  // Sets of rows go to the groups in turn: set number `set` of the group begins at this row, steps(set) rows after the
+  // group's first, which is the same for all threads.
+  __device__ int first_row(int set) const { return row * kSet<E, V> + steps(set); }
+  __device__ int steps(int set) const { return set * groups * kSet<E, V>; }
+  __device__ bool has(int set) const { return active && first_row(set) < key_dim; }
+
+  __device__ int key_lane() const { return static_cast<int>(threadIdx.x) & ((1 << key_bits) - 1); }
+  __device__ int key_row() const { return static_cast<int>(threadIdx.x) >> key_bits; }
+  __device__ int key_groups() const { return kThreads >> key_bits; }
+
+ private:
+  template <typename A>
+  __device__ static Layout layout(const Call<E, A>& c) {
+    if constexpr (D > 0) {
+      constexpr Layout fixed = layout_of<E, V>(D, D, D);
+      return fixed;
+    } else {
+      return c.layout;
+    }
+  }
+};
+
+template <typename E, typename A>
+__device__ std::int64_t block_of(const Call<E, A>& c, std::int64_t token) {
+  return token >> 31 == 0 ? c.by_block_size.divide(static_cast<int>(token)) : token / c.block_size;
+}
+
+// The part of a step that falls into one block: tokens [first, first + count) of the step are rows [filled, filled +
+// count) of the block; see piece_of().
+struct Piece {
+  int filled = 0, first = 0, count = 0;
+
+  Piece() = default;
   template <typename E, typename A>
-  __device__ explicit Slice(const Call<E, A>& c) {
-    const int index = block_index();
-    split = index % c.splits;
-    group = index / c.splits;
-    batch = index / c.splits / c.kv_heads;
-    kv_head = index / c.splits % c.kv_heads;
-    lanes = c.width / V;
-    lane = static_cast<int>(threadIdx.x) % lanes;
-    groups = kThreads / lanes;
-    row = static_cast<int>(threadIdx.x) / lanes;
-    column = split * c.width + lane * V;
-    active = column < c.value_dim;
+  __device__ Piece(const Call<E, A>& c, std::int64_t seen)
+      : filled(static_cast<int>(seen - block_of(c, seen) * c.block_size)) {
+    if (c.piece > 0) {
+      first = c.piece * c.block_size - filled;
+      filled = 0;
+    }
+    count = max(0, min(c.step_tokens - first, c.block_size - filled));
   }
 };
 
@@ -76,41 +146,43 @@ struct Slice {
 template <typename E>
 struct OpenRows {
   const E* kept;
-  const E* given;
+  const E* given;  // where row 0 would be
   std::int64_t stride;
   int filled, dim;
 
-  __device__ const E* operator[](int s) const {
-    return s < filled ? kept + static_cast<std::int64_t>(s) * dim : given + (s - filled) * stride;
+  template <typename A, int V, int D>
+  __device__ OpenRows(const Call<E, A>& c, const Slice<E, V, D>& slice, const Piece& piece, const E* rows,
+                      const ConstTensor& x, int dim)
+      : kept(rows + static_cast<std::int64_t>(slice.group) * c.block_size * dim),
+        given(static_cast<const E*>(x.data) + slice.batch * x.batch_stride +
+              (piece.first - piece.filled) * x.token_stride + slice.kv_head * x.head_stride),
+        stride(x.token_stride), filled(piece.filled), dim(dim) {}
+
+  // f(n, row begin + n) for n = 0, step, 2 step, ... with begin + n < end, at most kKept of them kept.
+  template <int kKept, typename F>
+  __device__ void for_each(int begin, int end, int step, F&& f) const {
+    const E* row = kept + static_cast<std::int64_t>(begin) * dim;
+    int n = 0;
+#pragma unroll
+    for (int u = 0; u < kKept; ++u) {
+      if (begin + n >= min(end, filled)) break;
+      f(n, row);
+      n += step;
+      row += step * dim;
+    }
+#pragma unroll 1
+    for (; begin + n < end; n += step) f(n, given + (begin + n) * stride);
   }
 };
 
-// The part of a step that a thread block has.
-template <typename E, int V>
-struct Part {
-  Slice<V> slice;
-  DecodePiece piece;
-  OpenRows<E> k, v;
-
-  template <typename A>
-  __device__ explicit Part(const Call<E, A>& c)
-      : slice(c), piece(piece_of(c.tokens[slice.batch], c.step_tokens, c.block_size, c.piece)),
-        k(rows(c, c.k_rows, c.k, c.key_dim)), v(rows(c, c.v_rows, c.v, c.value_dim)) {}
-
-  template <typename A>
-  __device__ bool closes(const Call<E, A>& c) const {
-    return piece.count > 0 && piece.filled + piece.count == c.block_size;
-  }
-
- private:
-  template <typename A>
-  __device__ OpenRows<E> rows(const Call<E, A>& c, const E* kept, const ConstTensor& x, int dim) const {
-    return {kept + slice.group * c.block_size * dim,
-            static_cast<const E*>(x.data) + slice.batch * x.batch_stride + piece.first * x.token_stride +
-                slice.kv_head * x.head_stride,
-            x.token_stride, static_cast<int>(piece.filled), dim};
-  }
-};
+template <typename E, typename A, int V, int D>
+__device__ OpenRows<E> open_keys(const Call<E, A>& c, const Slice<E, V, D>& slice, const Piece& piece) {
+  return {c, slice, piece, c.k_rows, c.k, slice.key_dim};
+}
+template <typename E, typename A, int V, int D>
+__device__ OpenRows<E> open_values(const Call<E, A>& c, const Slice<E, V, D>& slice, const Piece& piece) {
+  return {c, slice, piece, c.v_rows, c.v, slice.value_dim};
+}
 
 // V elements as they are loaded: in words, so that halves wait for their use two to a register.
 template <typename X, int V>
@@ -127,18 +199,36 @@ __device__ Pack<X, V> read_pack(const X* from) {
   return *reinterpret_cast<const Pack<X, V>*>(from);
 }
 
-// Brings what is read later closer, at the cost of no register.
-__device__ inline void prefetch(const void* at) { asm volatile("prefetch.global.L2 [%0];" ::"l"(at)); }
+// read_pack() of the same thread finds them in shared memory after copy_wait(); in words a copy cannot have, at once.
+template <int V, typename X>
+__device__ void copy_pack(X* to, const X* from) {
+  constexpr int kBytes = V * sizeof(X);
+  if constexpr (kBytes < 4) {
+    *to = *from;
+  } else {
+    constexpr int kPart = kBytes < 16 ? kBytes : 16;
+#pragma unroll
+    for (int i = 0; i < kBytes / kPart; ++i)
+      asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared_address(to) + i * kPart),
+                   "l"(reinterpret_cast<const char*>(from) + i * kPart), "n"(kPart)
+                   : "memory");
+  }
+}
 
 template <typename T, typename X, int V>
 __device__ void unpack(const Pack<X, V>& pack, T (&to)[V]) {
   using P = Pack<X, V>;
 #pragma unroll
   for (int w = 0; w < P::kWords; ++w) {
-    X x[P::kInWord];
-    memcpy(x, &pack.words[w], sizeof x);
+    if constexpr (std::is_same_v<X, __nv_bfloat16> && P::kInWord == 2) {  // the upper halves of floats
+      to[2 * w] = __uint_as_float(pack.words[w] << 16);
+      to[2 * w + 1] = __uint_as_float(pack.words[w] & 0xffff0000U);
+    } else {
+      X x[P::kInWord];
+      memcpy(x, &pack.words[w], sizeof x);
 #pragma unroll
-    for (int i = 0; i < P::kInWord; ++i) to[w * P::kInWord + i] = to_accumulator(x[i]);
+      for (int i = 0; i < P::kInWord; ++i) to[w * P::kInWord + i] = to_accumulator(x[i]);
+    }
   }
 }
 
@@ -161,9 +251,17 @@ __device__ void store(X* to, const T (&from)[V]) {
   *reinterpret_cast<P*>(to) = pack;
 }
 
+// max(x, floor), but NaN stays NaN.
+__device__ inline float at_least(float floor, float x) {
+  float y;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(x), "f"(floor));
+  return y;
+}
+__device__ inline double at_least(double floor, double x) { return x < floor ? floor : x; }
+
 template <typename T>
-__device__ T warp_sum(T x, int lanes = 32) {
-  for (int offset = lanes / 2; offset > 0; offset /= 2) x += __shfl_xor_sync(0xffffffffU, x, offset);
+__device__ T warp_sum(T x) {
+  for (int offset = 16; offset > 0; offset /= 2) x += __shfl_xor_sync(0xffffffffU, x, offset);
   return x;
 }
 

@@ -1,59 +1,130 @@
 // What happens when a block is complete: its summary joins the state and P is mixed for the next block. The columns of
 // S and P belong to the thread block that reads them and within it to one thread each; z, P_z and the diagonal have no
-// columns and are the matter of one thread block of the kv head, when no other reads them any more.
+// columns: the first thread block of the kv head closes z, the last to arrive mixes, when no other reads P_z any more.
 #pragma once
 
 #include "cuda/decode/call.cuh"
 
 namespace mhla::cuda::decode {
 
-constexpr int kRows = 4;  // rows of S a thread has in registers
+// Vectors of S a thread has in registers: sums while a block is closed, sums and twice as many on their way while
+// summaries are mixed.
+template <int V>
+constexpr int kClosed = V > 4 ? 8 : 16;
+template <int V>
+constexpr int kMixed = kClosed<V> / 2;
+
+// Rows whose phi(k) and v are in shared memory at a time: for_each() has no more of them for a thread than of a chunk.
+constexpr int closing_rows(int key_dim, int width) {
+  const int rows = 4096 / (key_dim + width);
+  return rows < 1 ? 1 : rows < 16 ? rows : 16;
+}
 
 template <typename E, typename A>
-__device__ std::int64_t slot_of(const Call<E, A>& c, std::int64_t group, std::int64_t block) {
+__device__ std::int64_t slot_of(const Call<E, A>& c, int group, std::int64_t block) {
   return group * c.policy.slots + block % c.policy.slots;
 }
 
-// Calls f(d) for each row of S, kRows at a time, that the thread's group has. The order is the same for every user.
-template <int V, typename F>
-__device__ void for_each_rows(const Slice<V>& slice, int key_dim, F&& f) {
-  if (!slice.active) return;
-  for (int d = slice.row * kRows; d < key_dim; d += slice.groups * kRows) f(d);
+// phi(k) [count, Dk] and v [count, width] of the rows from `begin` on; all threads take part.
+template <typename E, typename A, int V, int D>
+__device__ void stage_rows(const Call<E, A>& c, const Slice<E, V, D>& slice, const Piece& piece, int begin, int count,
+                           Accumulator<E>* keys, Accumulator<E>* values) {
+  using T = Accumulator<E>;
+  constexpr int kN = kKeys<E, V>;
+  __syncthreads();
+  for (int d = slice.key_lane() * kN; d < slice.key_dim; d += kN << slice.key_bits) {
+    T* const to = keys + slice.key_row() * slice.key_dim + d;
+    open_keys(c, slice, piece)
+        .template for_each<kKeyRows>(begin + slice.key_row(), begin + count, slice.key_groups(),
+                                     [&](int n, const E* row) {
+                                       T x[kN];
+                                       load<kN>(row + d, x);
+#pragma unroll
+                                       for (int i = 0; i < kN; ++i) x[i] = at_least(c.floor, x[i]);
+                                       store<kN>(to + n * slice.key_dim, x);
+                                     });
+  }
+  T* const to = values + slice.row * slice.width + slice.lane * V;
+  if (slice.active)
+    open_values(c, slice, piece)
+        .template for_each<kValueRows>(begin + slice.row, begin + count, slice.groups, [&](int n, const E* row) {
+          T x[V];
+          load<V>(row + slice.column, x);
+          store<V>(to + n * slice.width, x);
+        });
+  __syncthreads();
+  if (c.is_floor) return;
+  for (int x = static_cast<int>(threadIdx.x); x < count * slice.key_dim; x += kThreads) keys[x] = c.feature(keys[x]);
+  __syncthreads();
 }
 
-// S_b = sum_s phi(k_s) v_s^T, and the folding of the block that leaves.
-template <typename E, typename A, int V>
-__device__ void close_summary(const Call<E, A>& c, const Slice<V>& slice, std::int64_t block, const OpenRows<E>& k,
-                              const OpenRows<E>& v) {
+// S_b = sum_s phi(k_s) v_s^T and z_b = sum_s phi(k_s), and the folding of the block that leaves.
+template <typename E, typename A, int V, int D>
+__device__ void close_summary(const Call<E, A>& c, const Slice<E, V, D>& slice, const Piece& piece, std::int64_t block,
+                              Accumulator<E>* shared) {
   using T = Accumulator<E>;
-  const std::int64_t size = static_cast<std::int64_t>(c.key_dim) * c.value_dim;
-  const std::int64_t leaving = c.policy.leaving(block);
-  for_each_rows(slice, c.key_dim, [&](int first) {
-    T sums[kRows][V] = {};
-    for (int s = 0; s < c.block_size; ++s) {
-      T values[V], keys[kRows];
-      load<V>(v[s] + slice.column, values);
+  constexpr int kRows = kSet<E, V>, kSets = kClosed<V> / kRows;
+  T* const keys = shared;
+  const int most = closing_rows(slice.key_dim, slice.width);
+  T* const values = keys + most * slice.key_dim;
+  const int size = slice.key_dim * slice.value_dim;
+  const std::int64_t leaving = c.policy.leaving(block), slot = slot_of(c, slice.group, block);
+  const std::int64_t leaving_slot = leaving < 0 ? 0 : slot_of(c, slice.group, leaving);
+  T* const z = c.z == nullptr || slice.split != 0 ? nullptr : c.z + slot * slice.key_dim;
+
+  for (int set = 0; set * slice.groups * kRows < slice.key_dim; set += kSets) {
+    T sums[kSets][kRows][V] = {};
+    for (int begin = 0; begin < c.block_size; begin += most) {
+      const int count = min(most, c.block_size - begin);
+      stage_rows(c, slice, piece, begin, count, keys, values);
+      if (z != nullptr && set == 0)
+        for (int d = static_cast<int>(threadIdx.x); d < slice.key_dim; d += kThreads) {
+          T sum = begin == 0 ? T(0) : z[d];
+          for (int s = 0; s < count; ++s) sum += keys[s * slice.key_dim + d];
+          z[d] = sum;
+        }
+      for (int s = 0; s < count; ++s) {
+        T v[V];
+        load<V>(values + s * slice.width + slice.lane * V, v);
 #pragma unroll
-      for (int u = 0; u < kRows; ++u) keys[u] = c.feature(to_accumulator(k[s][min(first + u, c.key_dim - 1)]));
+        for (int j = 0; j < kSets; ++j) {
+          const int d = slice.first_row(set + j);
+          if (d >= slice.key_dim) continue;
+          T k[kRows];
+          load<kRows>(keys + s * slice.key_dim + d, k);
 #pragma unroll
-      for (int u = 0; u < kRows; ++u)
+          for (int u = 0; u < kRows; ++u)
 #pragma unroll
-        for (int i = 0; i < V; ++i) sums[u][i] += keys[u] * values[i];
+            for (int i = 0; i < V; ++i) sums[j][u][i] += k[u] * v[i];
+        }
+      }
     }
 #pragma unroll
-    for (int u = 0; u < kRows; ++u) {
-      if (first + u >= c.key_dim) break;
-      const std::int64_t at = static_cast<std::int64_t>(first + u) * c.value_dim + slice.column;
-      store<V>(c.S + slot_of(c, slice.group, block) * size + at, sums[u]);
+    for (int j = 0; j < kSets; ++j) {
+      const int d = slice.first_row(set + j);
+      if (!slice.active || d >= slice.key_dim) continue;
+      const int at = d * slice.value_dim + slice.column;
+#pragma unroll
+      for (int u = 0; u < kRows; ++u) store<V>(c.S + slot * size + at + u * slice.value_dim, sums[j][u]);
       if (leaving < 0) continue;
-      T oldest[V], folded[V];
-      load<V>(c.S + slot_of(c, slice.group, leaving) * size + at, oldest);
-      load<V>(c.folded_S + slice.group * size + at, folded);
+      T oldest[kRows][V], folded[kRows][V];
+      T* const to = c.folded_S + static_cast<std::int64_t>(slice.group) * size + at;
 #pragma unroll
-      for (int i = 0; i < V; ++i) folded[i] += oldest[i];
-      store<V>(c.folded_S + slice.group * size + at, folded);
+      for (int u = 0; u < kRows; ++u) {
+        load<V>(c.S + leaving_slot * size + at + u * slice.value_dim, oldest[u]);
+        load<V>(to + u * slice.value_dim, folded[u]);
+      }
+#pragma unroll
+      for (int u = 0; u < kRows; ++u) {
+#pragma unroll
+        for (int i = 0; i < V; ++i) folded[u][i] += oldest[u][i];
+        store<V>(to + u * slice.value_dim, folded[u]);
+      }
     }
-  });
+  }
+  if (z != nullptr && leaving >= 0)
+    for (int d = static_cast<int>(threadIdx.x); d < slice.key_dim; d += kThreads)
+      c.folded_z[static_cast<std::int64_t>(slice.group) * slice.key_dim + d] += c.z[leaving_slot * slice.key_dim + d];
 }
 
 // The row of the matrix for query block `block`; all threads take part.
@@ -64,7 +135,9 @@ __device__ MixingRow<Accumulator<E>> mixing_row(const Call<E, A>& c, int mixed_h
   MixingRow<Accumulator<E>> row{c.mixing + (c.mixing_per_head ? mixed_head * M * M : 0), M, block, c.policy.beyond};
   if (!row.is_interpolated()) return row;
   double trained_sum = 0, sum = 0;
+#pragma unroll 1
   for (std::int64_t b = threadIdx.x; b < M; b += kThreads) trained_sum += row.last(b);
+#pragma unroll 1
   for (std::int64_t b = threadIdx.x; b <= block; b += kThreads) sum += row.interpolated(b);
   trained_sum = warp_sum(trained_sum);
   sum = warp_sum(sum);
@@ -83,70 +156,101 @@ __device__ MixingRow<Accumulator<E>> mixing_row(const Call<E, A>& c, int mixed_h
   return row;
 }
 
-// P = sum_{b < i} m[i, b] S_b for the query heads of the kv head.
-template <typename E, typename A, int V>
-__device__ void mix_summaries(const Call<E, A>& c, const Slice<V>& slice, std::int64_t i) {
-  using T = Accumulator<E>;
-  const std::int64_t size = static_cast<std::int64_t>(c.key_dim) * c.value_dim;
-  for (int m = 0; m < c.mixed_in_group(); ++m) {
-    const int mixed_head = slice.kv_head * c.mixed_in_group() + m;
-    const MixingRow<T> row = mixing_row(c, mixed_head, i);
-    A* const P = c.P + (slice.batch * c.mixed_heads + mixed_head) * size;
-    for_each_rows(slice, c.key_dim, [&](int first) {
-      T sums[kRows][V] = {};
-      const auto add = [&](T weight, const auto* from) {
-#pragma unroll
-        for (int u = 0; u < kRows; ++u) {
-          T x[V];
-          load<V>(from + static_cast<std::int64_t>(min(first + u, c.key_dim - 1)) * c.value_dim + slice.column, x);
-#pragma unroll
-          for (int n = 0; n < V; ++n) sums[u][n] += weight * x[n];
-        }
-      };
-      if (c.policy.is_folded(i)) add(row[0], c.folded_S + slice.group * size);
-      std::int64_t slot = c.policy.first(i) % c.policy.slots;
-#pragma unroll 2
-      for (std::int64_t b = c.policy.first(i); b < i; ++b) {
-        add(row[b], c.S + (slice.group * c.policy.slots + slot) * size);
-        if (++slot == c.policy.slots) slot = 0;
-      }
-#pragma unroll
-      for (int u = 0; u < kRows; ++u)
-        if (first + u < c.key_dim)
-          store<V>(P + static_cast<std::int64_t>(first + u) * c.value_dim + slice.column, sums[u]);
-    });
+// Calls f(weights, slot, count) for the blocks that are mixed one by one into block i, `count` at a time: the weights
+// are in shared memory, the first block is in `slot`, the others in those after it. All threads take part.
+template <typename E, typename A, typename F>
+__device__ void for_each_chunk(const Call<E, A>& c, const MixingRow<Accumulator<E>>& row, std::int64_t i, F&& f) {
+  __shared__ Accumulator<E> weights[kChunk];
+  for (std::int64_t begin = c.policy.first(i); begin < i; begin += kChunk) {
+    const auto count = static_cast<int>(min(i - begin, std::int64_t{kChunk}));
+    __syncthreads();
+    if (static_cast<int>(threadIdx.x) < count) weights[threadIdx.x] = row[begin + threadIdx.x];
+    __syncthreads();
+    f(weights, static_cast<int>(begin % c.policy.slots), count);
   }
 }
 
-// z_b = sum_s phi(k_s), and the folding of the block that leaves.
-template <typename E, typename A>
-__device__ void close_sums(const Call<E, A>& c, std::int64_t group, std::int64_t block, const OpenRows<E>& k) {
+// P = sum_{b < i} m[i, b] S_b for the query heads of the kv head. While one summary is added the next is on its way.
+template <typename E, typename A, int V, int D>
+__device__ void mix_summaries(const Call<E, A>& c, const Slice<E, V, D>& slice, std::int64_t i) {
   using T = Accumulator<E>;
-  if (c.z == nullptr) return;
-  const std::int64_t leaving = c.policy.leaving(block);
-  for (int d = static_cast<int>(threadIdx.x); d < c.key_dim; d += kThreads) {
-    T sum = 0;
-    for (int s = 0; s < c.block_size; ++s) sum += c.feature(to_accumulator(k[s][d]));
-    c.z[slot_of(c, group, block) * c.key_dim + d] = sum;
-    if (leaving >= 0) c.folded_z[group * c.key_dim + d] += c.z[slot_of(c, group, leaving) * c.key_dim + d];
+  constexpr int kRows = kSet<E, V>, kSets = kMixed<V> / kRows;
+  const int size = slice.key_dim * slice.value_dim;
+  const auto slots = static_cast<int>(c.policy.slots);
+  const A* const S = c.S + slice.group * c.policy.slots * size;
+  const T* const folded = c.folded_S + static_cast<std::int64_t>(slice.group) * size;
+  for (int m = 0; m < c.mixed_in_group; ++m) {
+    const int mixed_head = slice.kv_head * c.mixed_in_group + m;
+    const MixingRow<T> row = mixing_row(c, mixed_head, i);
+    A* const P = c.P + (static_cast<std::int64_t>(slice.batch) * c.mixed_heads + mixed_head) * size;
+    for (int set = 0; set * slice.groups * kRows < slice.key_dim; set += kSets) {
+      const int first = slice.first_row(set) * slice.value_dim + slice.column;
+      T sums[kSets][kRows][V] = {};
+      // f(j, u, distance from the thread's first vector) for its vectors of a matrix.
+      const auto for_each_vector = [&](auto&& f) {
+#pragma unroll
+        for (int j = 0; j < kSets; ++j) {
+          if (!slice.has(set + j)) continue;
+#pragma unroll
+          for (int u = 0; u < kRows; ++u) f(j, u, (slice.steps(j) + u) * slice.value_dim);
+        }
+      };
+      const auto add = [](T weight, const auto& pack, T (&sum)[V]) {
+        T x[V];
+        unpack(pack, x);
+#pragma unroll
+        for (int n = 0; n < V; ++n) sum[n] += weight * x[n];
+      };
+      if (c.policy.is_folded(i)) {
+        const T weight = row[0];
+        for_each_vector([&](int j, int u, int at) {
+          add(weight, read_pack<V>(folded + first + at), sums[j][u]);
+        });
+      }
+      for_each_chunk(c, row, i, [&](const T* weights, int slot, int count) {
+        Pack<A, V> even[kSets][kRows], odd[kSets][kRows];
+        const auto fetch = [&](auto& to) {
+          const A* const from = S + static_cast<std::int64_t>(slot) * size + first;
+          for_each_vector([&](int j, int u, int at) { to[j][u] = read_pack<V>(from + at); });
+          if (++slot == slots) slot = 0;
+        };
+        fetch(even);
+#pragma unroll 1
+        for (int b = 0; b < count; b += 2) {
+          if (b + 1 < count) fetch(odd);
+          for_each_vector([&](int j, int u, int) { add(weights[b], even[j][u], sums[j][u]); });
+          if (b + 1 == count) break;
+          if (b + 2 < count) fetch(even);
+          for_each_vector([&](int j, int u, int) { add(weights[b + 1], odd[j][u], sums[j][u]); });
+        }
+      });
+      for_each_vector([&](int j, int u, int at) { store<V>(P + first + at, sums[j][u]); });
+    }
   }
 }
 
 // P_z and m[i, i] for the query heads of the kv head.
-template <typename E, typename A>
-__device__ void mix_sums(const Call<E, A>& c, std::int64_t group, std::int64_t i) {
+template <typename E, typename A, int V, int D>
+__device__ void mix_sums(const Call<E, A>& c, const Slice<E, V, D>& slice, std::int64_t i) {
   using T = Accumulator<E>;
-  const std::int64_t batch = group / c.kv_heads;
-  for (int m = 0; m < c.mixed_in_group(); ++m) {
-    const int mixed_head = static_cast<int>(group % c.kv_heads) * c.mixed_in_group() + m;
-    const std::int64_t mixed = batch * c.mixed_heads + mixed_head;
+  for (int m = 0; m < c.mixed_in_group; ++m) {
+    const int mixed_head = slice.kv_head * c.mixed_in_group + m;
+    const std::int64_t mixed = static_cast<std::int64_t>(slice.batch) * c.mixed_heads + mixed_head;
     const MixingRow<T> row = mixing_row(c, mixed_head, i);
     if (threadIdx.x == 0) c.diagonal[mixed] = row[i];
     if (c.z == nullptr) continue;
-    for (int d = static_cast<int>(threadIdx.x); d < c.key_dim; d += kThreads) {
-      T sum = c.policy.is_folded(i) ? row[0] * c.folded_z[group * c.key_dim + d] : T(0);
-      for (std::int64_t b = c.policy.first(i); b < i; ++b) sum += row[b] * c.z[slot_of(c, group, b) * c.key_dim + d];
-      c.P_z[mixed * c.key_dim + d] = sum;
+    for (int begin = 0; begin < slice.key_dim; begin += kThreads) {
+      const int d = min(begin + static_cast<int>(threadIdx.x), slice.key_dim - 1);
+      T sum = c.policy.is_folded(i) ? row[0] * c.folded_z[static_cast<std::int64_t>(slice.group) * slice.key_dim + d] : T(0);
+      for_each_chunk(c, row, i, [&](const T* weights, int slot, int count) {
+        const T* const z = c.z + slice.group * c.policy.slots * slice.key_dim + d;
+#pragma unroll 4
+        for (int b = 0; b < count; ++b) {
+          sum += weights[b] * z[static_cast<std::int64_t>(slot) * slice.key_dim];
+          if (++slot == c.policy.slots) slot = 0;
+        }
+      });
+      if (begin + static_cast<int>(threadIdx.x) < slice.key_dim) c.P_z[mixed * slice.key_dim + d] = sum;
     }
   }
 }

@@ -4,13 +4,13 @@
 // in device memory what there is to do, so the launches of a step are always the same.
 //
 // Bytes of a token and kv head: P (Dk Dv of A), the open block's rows of k and v, q, o. At D = 128 and blocks of 64
-// that is 32 KiB + 16 KiB on average in bfloat16. Thread blocks of the same kv head read the rows of k again, from the
-// L2 cache.
+// that is 64 KiB of float32 + 16 KiB on average of bfloat16.
 #pragma once
 
 #include <cuda_runtime.h>
 
-#include <bit>
+#include <algorithm>
+#include <limits>
 #include <string>
 
 #include "cuda/decode/close.cuh"
@@ -27,24 +27,26 @@ __device__ inline bool last_to_arrive(std::int32_t* counter, int count) {
     __threadfence();
     is_last = atomicAdd(counter, 1) == count - 1;
     if (is_last) *counter = 0;
+    __threadfence();
   }
   __syncthreads();
   return is_last;
 }
 
 // The piece's rows of k and v go to where later steps look for them.
-template <typename E, typename A, int V>
-__device__ void append(const Call<E, A>& c, const Part<E, V>& part) {
-  const auto& [slice, piece, k, v] = part;
-  const std::int64_t first = slice.group * c.block_size + piece.filled;
-  const int count = static_cast<int>(piece.count);
+template <typename E, typename A, int V, int D>
+__device__ void append(const Call<E, A>& c, const Slice<E, V, D>& slice, const Piece& piece) {
+  const auto thread = static_cast<int>(threadIdx.x);
+  const int end = piece.filled + piece.count, column = slice.split * slice.width + thread;
+  const std::int64_t first = static_cast<std::int64_t>(slice.group) * c.block_size + piece.filled;
   if (slice.split == 0)
-    for (int x = static_cast<int>(threadIdx.x); x < count * c.key_dim; x += kThreads)
-      c.k_rows[first * c.key_dim + x] = k[k.filled + x / c.key_dim][x % c.key_dim];
-  for (int x = static_cast<int>(threadIdx.x); x < count * c.width; x += kThreads) {
-    const int t = x / c.width, column = slice.split * c.width + x % c.width;
-    if (column < c.value_dim) c.v_rows[(first + t) * c.value_dim + column] = v[v.filled + t][column];
-  }
+    open_keys(c, slice, piece).template for_each<0>(piece.filled, end, 1, [&](int n, const E* k) {
+      for (int d = thread; d < slice.key_dim; d += kThreads) c.k_rows[(first + n) * slice.key_dim + d] = k[d];
+    });
+  if (thread < slice.width && column < slice.value_dim)
+    open_values(c, slice, piece).template for_each<0>(piece.filled, end, 1, [&](int n, const E* v) {
+      c.v_rows[(first + n) * slice.value_dim + column] = v[column];
+    });
 }
 
 // The last thread block of a batch row, by when all have read how many tokens there were, adds those of the step.
@@ -52,48 +54,43 @@ template <typename E, typename A>
 __device__ void count_tokens(const Call<E, A>& c, std::int64_t batch, std::int32_t* counter) {
   __syncthreads();
   if (threadIdx.x != 0) return;
-  const auto last = static_cast<unsigned>(c.kv_heads * c.splits - 1);
+  const auto last = static_cast<unsigned>(c.kv_heads * c.layout.splits - 1);
   if (atomicInc(reinterpret_cast<unsigned*>(counter), last) == last) c.tokens[batch] += c.step_tokens;
 }
 
 // What the outputs do not wait for.
-template <typename E, typename A, int V>
-__device__ void update_state(const Call<E, A>& c) {
-  const Part<E, V> part(c);
-  const auto& [slice, piece, k, v] = part;
-  if (piece.count > 0) append(c, part);
-  std::int32_t* const arrivals = c.arrivals + slice.batch * (c.kv_heads + 1);
-  if (part.closes(c)) {
-    close_summary(c, slice, piece.block, k, v);
-    mix_summaries(c, slice, piece.block + 1);
-    if (last_to_arrive(arrivals + slice.kv_head, c.splits)) {
-      close_sums(c, slice.group, piece.block, k);
-      mix_sums(c, slice.group, piece.block + 1);
-    }
+template <typename E, typename A, int V, int D>
+__device__ void update_state(const Call<E, A>& c, const Slice<E, V, D>& slice, const Piece& piece,
+                             Accumulator<E>* shared) {
+  std::int32_t* const arrivals = c.arrivals + slice.batch * (std::int64_t{c.kv_heads} + 1);
+  if (piece.count > 0) append(c, slice, piece);
+  if (piece.count > 0 && piece.filled + piece.count == c.block_size) {
+    const std::int64_t block = block_of(c, c.tokens[slice.batch]) + c.piece;
+    close_summary(c, slice, piece, block, shared);
+    mix_summaries(c, slice, block + 1);
+    if (slice.splits == 1 || last_to_arrive(arrivals + slice.kv_head, slice.splits)) mix_sums(c, slice, block + 1);
   }
   if (c.is_last) count_tokens(c, slice.batch, arrivals + c.kv_heads);
 }
 
-// Registers for four thread blocks on a multiprocessor when one row is read at a time, three with four rows: at 16 KiB
-// of P each, more in flight than the memory needs. Without the bound ptxas takes 161 and leaves room for three.
-template <typename E, typename A, int V, int R>
-__global__ void __launch_bounds__(kThreads, R == 1 ? 4 : 3) step_kernel(const __grid_constant__ Call<E, A> c) {
+// Registers for two thread blocks on a multiprocessor, whose 128 KiB of P in flight are more than the memory needs.
+template <typename E, typename A, int V, int R, int D>
+__global__ void __launch_bounds__(kThreads, 2) step_kernel(const __grid_constant__ Call<E, A> c) {
   extern __shared__ double shared[];
-  const Part<E, V> part(c);
-  if (part.piece.count == 0 && !c.is_last) return;
-  if (part.piece.count > 0) {
-    Reader<E, A, V, R> reader(c, part, reinterpret_cast<Accumulator<E>*>(shared));
-    for (int m = 0; m < c.mixed_in_group(); ++m) reader.read(m);
-  }
-  update_state<E, A, V>(c);
+  const Slice<E, V, D> slice(c);
+  Piece piece;
+  // The first piece has tokens: P is asked for before it is known where they are.
+  if (D > 0 || c.piece == 0 || Piece(c, c.tokens[slice.batch]).count > 0)
+    piece = Reader<E, A, V, R, D>(c, slice, shared).read();
+  update_state(c, Slice<E, V, D>(c), piece, reinterpret_cast<Accumulator<E>*>(shared));
 }
 
 template <typename E, typename A, int V>
-__global__ void __launch_bounds__(kThreads) open_kernel(const __grid_constant__ Call<E, A> c) {
-  const Slice<V> slice(c);
-  const std::int64_t block = c.tokens[slice.batch] / c.block_size;
+__global__ void __launch_bounds__(kThreads, 2) open_kernel(const __grid_constant__ Call<E, A> c) {
+  const Slice<E, V> slice(c);
+  const std::int64_t block = block_of(c, c.tokens[slice.batch]);
   mix_summaries(c, slice, block);
-  if (slice.split == 0) mix_sums(c, slice.group, block);
+  if (slice.split == 0) mix_sums(c, slice, block);
 }
 
 template <typename E, typename A>
@@ -104,12 +101,20 @@ Call<E, A> make_call(const DecodeConfig& config, const DecodeArgs& args) {
   c.heads = static_cast<int>(config.heads);
   c.kv_heads = static_cast<int>(config.kv_heads);
   c.mixed_heads = static_cast<int>(config.mixed_heads());
-  c.key_dim = static_cast<int>(config.key_dim);
-  c.value_dim = static_cast<int>(config.value_dim);
+  c.layout.key_dim = static_cast<int>(config.key_dim);
+  c.layout.value_dim = static_cast<int>(config.value_dim);
   c.block_size = static_cast<int>(config.block_size);
   c.mixing_per_head = config.mixing_per_head;
+  c.queries = c.heads / c.mixed_heads;
+  c.mixed_in_group = c.mixed_heads / c.kv_heads;
+  c.by_kv_heads = Divider(c.kv_heads);
+  c.by_queries = Divider(c.queries);
+  c.by_block_size = Divider(c.block_size);
   c.policy = policy_of(config);
   c.feature = {config.options.feature_map, config.options.feature_eps};
+  const bool is_relu = config.options.feature_map == FeatureMap::relu;
+  c.is_floor = config.options.feature_eps == 0 && (is_relu || config.options.feature_map == FeatureMap::identity);
+  c.floor = c.is_floor && is_relu ? T(0) : -std::numeric_limits<T>::infinity();
   c.scale = static_cast<T>(config.options.scale);
   c.eps = static_cast<T>(config.options.eps);
   c.mixing = static_cast<const T*>(args.mixing);
@@ -141,39 +146,47 @@ inline bool is_aligned(const ConstTensor& x, int elements) {
 template <typename E, typename A>
 bool fits_vectors(const Call<E, A>& c) {
   constexpr int kValues = 16 / sizeof(A), kKeys = 16 / sizeof(E);
-  return c.value_dim % kValues == 0 && c.key_dim % kKeys == 0 && is_aligned(c.S) && is_aligned(c.P) &&
+  return c.layout.value_dim % kValues == 0 && c.layout.key_dim % kKeys == 0 && is_aligned(c.S) && is_aligned(c.P) &&
          is_aligned(c.folded_S) && is_aligned(c.k_rows) && is_aligned(c.v_rows) && is_aligned(c.k, kKeys) &&
          is_aligned(c.v, kValues);
 }
 
-// 64 columns, so that a thread has all its part of P on its way at once (bfloat16, Dk = 128); narrower where there are
-// few heads, for four thread blocks on each multiprocessor, down to 32 bytes in a row of P.
+// Columns of a thread block: 128, fewer where there are few heads, for two thread blocks on each multiprocessor, down to
+// 32 bytes in a row of P.
 template <typename A>
-unsigned divide_columns(std::int64_t groups, int value_dim, int& width, int& splits) {
+int width_of(std::int64_t groups, int value_dim) {
   int device = 0, processors = 0;
   check(cudaGetDevice(&device), "decode");
   check(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device), "decode");
-  const auto splits_of = [&](int columns) { return (value_dim + columns - 1) / columns; };
-  width = static_cast<int>(std::bit_ceil(static_cast<unsigned>(value_dim < 64 ? value_dim : 64)));
-  while (groups * splits_of(width) < 4 * processors && width * sizeof(A) > 32) width /= 2;
-  splits = splits_of(width);
-  const std::int64_t blocks = groups * splits;
-  if (blocks >= (std::int64_t{1} << 31))
-    throw Error("batch x kv_heads is " + std::to_string(groups) + "; decoding takes at most 2^31 / " +
-                std::to_string(splits));
-  return static_cast<unsigned>(blocks);
+  int width = 1 << log2_ceil(std::min(value_dim, 128));
+  while (groups * ((value_dim + width - 1) / width) < 2 * processors && width * sizeof(A) > 32) width /= 2;
+  return width;
 }
 
-template <typename E, typename A, int V, int R>
+// Lays the call out for threads of V columns; returns how many thread blocks there are.
+template <int V, typename E, typename A>
+unsigned lay_out(Call<E, A>& c, const DecodeConfig& config) {
+  const std::int64_t groups = config.batch * config.kv_heads, size = config.key_dim * config.value_dim;
+  const auto& [key_dim, value_dim] = std::pair(static_cast<int>(config.key_dim), static_cast<int>(config.value_dim));
+  c.layout = layout_of<E, V>(key_dim, value_dim, width_of<A>(groups, value_dim));
+  c.by_splits = Divider(c.layout.splits);
+  if (groups * c.layout.splits >= (std::int64_t{1} << 31))
+    throw Error("batch x kv_heads is " + std::to_string(groups) + "; decoding takes at most 2^31 / " +
+                std::to_string(c.layout.splits));
+  if (size >= (std::int64_t{1} << 31))
+    throw Error("key_dim x value_dim is " + std::to_string(size) + "; decoding takes less than 2^31");
+  return static_cast<unsigned>(groups * c.layout.splits);
+}
+
+template <typename E, typename A, int V, int R, int D = 0>
 void launch_pieces(Call<E, A> c, unsigned blocks, cudaStream_t stream) {
-  constexpr int kKeys = V == 1 ? 1 : static_cast<int>(16 / sizeof(E));
-  const unsigned lanes = std::bit_ceil(static_cast<unsigned>((c.key_dim + kKeys - 1) / kKeys));
-  c.key_lanes = static_cast<int>(lanes < 32 ? lanes : 32);
+  const Layout& l = c.layout;
+  const int read = read_shared<V, R>(l.key_dim), closing = closing_rows(l.key_dim, l.width) * (l.key_dim + l.width);
+  const std::size_t bytes = std::max(l.rows_bytes + read * sizeof(Accumulator<E>), closing * sizeof(Accumulator<E>));
   const auto pieces = static_cast<int>(most_pieces(c.step_tokens, c.block_size));
   for (c.piece = 0; c.piece < pieces; ++c.piece) {
     c.is_last = c.piece + 1 == pieces;
-    launch("decode step", step_kernel<E, A, V, R>, dim3(blocks), kThreads,
-           read_shared<V, R>(c.key_dim) * sizeof(Accumulator<E>), stream, c);
+    launch("decode step", step_kernel<E, A, V, R, D>, dim3(blocks), kThreads, bytes, stream, c);
   }
 }
 
@@ -181,11 +194,19 @@ template <typename E, typename A>
 void step(const DecodeConfig& config, std::int64_t tokens, const DecodeArgs& args) {
   constexpr int kVector = 16 / sizeof(A);
   Call<E, A> c = make_call<E, A>(config, args);
-  const unsigned blocks = divide_columns<A>(config.batch * config.kv_heads, c.value_dim, c.width, c.splits);
   c.step_tokens = static_cast<int>(tokens);
   const auto stream = static_cast<cudaStream_t>(args.run.stream);
-  if (!fits_vectors(c)) return launch_pieces<E, A, 1, 1>(c, blocks, stream);
-  if (tokens * c.heads / c.mixed_heads > 1) return launch_pieces<E, A, kVector, 4>(c, blocks, stream);
+  if (!fits_vectors(c)) {
+    const unsigned blocks = lay_out<1>(c, config);
+    return launch_pieces<E, A, 1, 1>(c, blocks, stream);
+  }
+  const unsigned blocks = lay_out<kVector>(c, config);
+  if (tokens * c.queries > 1) return launch_pieces<E, A, kVector, 4>(c, blocks, stream);
+  const auto is_square = [&](int dim) {
+    return c.layout.key_dim == dim && c.layout.value_dim == dim && c.layout.width == dim && c.mixed_in_group == 1;
+  };
+  if (is_square(128)) return launch_pieces<E, A, kVector, 1, 128>(c, blocks, stream);
+  if (is_square(64)) return launch_pieces<E, A, kVector, 1, 64>(c, blocks, stream);
   launch_pieces<E, A, kVector, 1>(c, blocks, stream);
 }
 
@@ -193,12 +214,15 @@ template <typename E, typename A>
 void open(const DecodeConfig& config, const DecodeArgs& args) {
   Call<E, A> c = make_call<E, A>(config, args);
   c.k = c.v = {};
-  const unsigned blocks = divide_columns<A>(config.batch * config.kv_heads, c.value_dim, c.width, c.splits);
   const auto stream = static_cast<cudaStream_t>(args.run.stream);
+  const auto launch_with = [&]<int V>() {
+    const unsigned blocks = lay_out<V>(c, config);
+    launch("decode open", open_kernel<E, A, V>, dim3(blocks), kThreads, 0, stream, c);
+  };
   if (fits_vectors(c))
-    launch("decode open", open_kernel<E, A, 16 / sizeof(A)>, dim3(blocks), kThreads, 0, stream, c);
+    launch_with.template operator()<16 / sizeof(A)>();
   else
-    launch("decode open", open_kernel<E, A, 1>, dim3(blocks), kThreads, 0, stream, c);
+    launch_with.template operator()<1>();
 }
 
 }  // namespace mhla::cuda::decode
