@@ -239,9 +239,10 @@ __device__ void mix_sums(const Call<E, A>& c, const Slice<E, V, D>& slice, std::
     const MixingRow<T> row = mixing_row(c, mixed_head, i);
     if (threadIdx.x == 0) c.diagonal[mixed] = row[i];
     if (c.z == nullptr) continue;
+    const T* const folded = c.policy.is_folded(i) ? c.folded_z + slice.group * std::int64_t{slice.key_dim} : nullptr;
     for (int begin = 0; begin < slice.key_dim; begin += kThreads) {
       const int d = min(begin + static_cast<int>(threadIdx.x), slice.key_dim - 1);
-      T sum = c.policy.is_folded(i) ? row[0] * c.folded_z[static_cast<std::int64_t>(slice.group) * slice.key_dim + d] : T(0);
+      T sum = folded == nullptr ? T(0) : row[0] * folded[d];
       for_each_chunk(c, row, i, [&](const T* weights, int slot, int count) {
         const T* const z = c.z + slice.group * c.policy.slots * slice.key_dim + d;
 #pragma unroll 4

@@ -76,7 +76,7 @@ __device__ void update_state(const Call<E, A>& c, const Slice<E, V, D>& slice, c
 // Registers for two thread blocks on a multiprocessor, whose 128 KiB of P in flight are more than the memory needs.
 template <typename E, typename A, int V, int R, int D>
 __global__ void __launch_bounds__(kThreads, 2) step_kernel(const __grid_constant__ Call<E, A> c) {
-  extern __shared__ double shared[];
+  extern __shared__ __align__(16) double shared[];
   const Slice<E, V, D> slice(c);
   Piece piece;
   // The first piece has tokens: P is asked for before it is known where they are.
@@ -151,8 +151,8 @@ bool fits_vectors(const Call<E, A>& c) {
          is_aligned(c.v, kValues);
 }
 
-// Columns of a thread block: 128, fewer where there are few heads, for two thread blocks on each multiprocessor, down to
-// 32 bytes in a row of P.
+// Columns of a thread block: 128, fewer where there are few heads, for two thread blocks on each multiprocessor, down
+// to 32 bytes in a row of P.
 template <typename A>
 int width_of(std::int64_t groups, int value_dim) {
   int device = 0, processors = 0;
@@ -167,8 +167,7 @@ int width_of(std::int64_t groups, int value_dim) {
 template <int V, typename E, typename A>
 unsigned lay_out(Call<E, A>& c, const DecodeConfig& config) {
   const std::int64_t groups = config.batch * config.kv_heads, size = config.key_dim * config.value_dim;
-  const auto& [key_dim, value_dim] = std::pair(static_cast<int>(config.key_dim), static_cast<int>(config.value_dim));
-  c.layout = layout_of<E, V>(key_dim, value_dim, width_of<A>(groups, value_dim));
+  c.layout = layout_of<E, V>(c.layout.key_dim, c.layout.value_dim, width_of<A>(groups, c.layout.value_dim));
   c.by_splits = Divider(c.layout.splits);
   if (groups * c.layout.splits >= (std::int64_t{1} << 31))
     throw Error("batch x kv_heads is " + std::to_string(groups) + "; decoding takes at most 2^31 / " +

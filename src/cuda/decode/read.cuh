@@ -12,9 +12,9 @@
 
 namespace mhla::cuda::decode {
 
-// Vectors of P a thread has on their way at once.
-template <typename A, int R>
-constexpr int kHeld = R == 1 && sizeof(A) == 4 ? 16 : 8;
+// Vectors of P a thread has on their way at once: with D = 128 all it has, except in double.
+template <typename A, int D>
+constexpr int kHeld = D > 0 && sizeof(A) == 4 ? 16 : 8;
 
 // Elements of T: partial sums [groups, R, width], q [R, Dk], weights [R, kChunk], denominators [R].
 template <int V, int R>
@@ -26,7 +26,7 @@ constexpr int read_shared(int key_dim) {
 template <typename E, typename A, int V, int R, int D>
 class Reader {
   using T = Accumulator<E>;
-  static constexpr int kN = kKeys<E, V>, kRows = kSet<E, V>, kSets = kHeld<A, R> / kRows;
+  static constexpr int kN = kKeys<E, V>, kRows = kSet<E, V>, kSets = kHeld<A, D> / kRows;
   static_assert(R <= kThreads / 32, "each warp sums the denominator of one row");
 
  public:
@@ -69,7 +69,7 @@ class Reader {
     const std::int64_t seen = c_.tokens[slice_.batch];
     const std::int64_t mixed = static_cast<std::int64_t>(slice_.batch) * c_.mixed_heads + mixed_head_;
     const T diagonal = c_.diagonal[mixed];
-    const A* const P = c_.P + mixed * slice_.key_dim * slice_.value_dim + slice_.first_row(0) * slice_.value_dim + slice_.column;
+    const A* const P = c_.P + (mixed * slice_.key_dim + slice_.first_row(0)) * slice_.value_dim + slice_.column;
     Pack<A, V> held[kSets][kRows] = {};
     load(held, P, 0);
     piece_ = Piece(c_, seen);
@@ -172,6 +172,8 @@ class Reader {
     copy_commit();
   }
 
+  __device__ int key_row(int u) const { return slice_.key_row() + u * slice_.key_groups(); }
+
   // weights_[r, s - begin] for s in [begin, end), zero where the row's token may not see s.
   __device__ void make_weights(int first, int begin, int end, T diagonal) const {
     T dots[kKeyRows][R] = {};
@@ -194,7 +196,7 @@ class Reader {
       const int seen = R == 1 ? end : min(end, piece_.filled + token_of(first + r) + 1);
 #pragma unroll
       for (int u = 0; u < kKeyRows; ++u) {
-        const int s = (slice_.key_row() + u * slice_.key_groups());
+        const int s = key_row(u);
         if (s < end - begin) weights_[r * kChunk + s] = begin + s < seen ? diagonal * dots[u][r] : T(0);
       }
     }
@@ -207,9 +209,10 @@ class Reader {
     for (int r = 0; r < R; ++r) decode::load<kN>(q_ + r * slice_.key_dim + d, q[r]);
 #pragma unroll
     for (int u = 0; u < kKeyRows; ++u) {
-      if ((slice_.key_row() + u * slice_.key_groups()) >= count) break;
+      const int s = key_row(u);
+      if (s >= count) break;
       T key[kN];
-      decode::load<kN>(keys_ + (slice_.key_row() + u * slice_.key_groups()) * slice_.key_dim + d, key);
+      decode::load<kN>(keys_ + s * slice_.key_dim + d, key);
 #pragma unroll
       for (int i = 0; i < kN; ++i) {
         key[i] = at_least(c_.floor, key[i]);
@@ -225,8 +228,9 @@ class Reader {
     for (int i = d; i < d + kN; ++i) {
 #pragma unroll
       for (int u = 0; u < kKeyRows; ++u) {
-        if ((slice_.key_row() + u * slice_.key_groups()) >= count) break;
-        const T key = c_.feature(to_accumulator(keys_[(slice_.key_row() + u * slice_.key_groups()) * slice_.key_dim + i]));
+        const int s = key_row(u);
+        if (s >= count) break;
+        const T key = c_.feature(to_accumulator(keys_[s * slice_.key_dim + i]));
 #pragma unroll
         for (int r = 0; r < R; ++r) dots[u][r] += q_[r * slice_.key_dim + i] * key;
       }
@@ -276,7 +280,8 @@ class Reader {
       T sum = 0;
 #pragma unroll 8
       for (int g = 0; g < groups; ++g) sum += partial_[(g * R + r) * slice_.width + x];
-      static_cast<E*>(c_.o.data)[offset_of(c_.o, first + r) + column] = to_element<E>(c_.P_z != nullptr ? sum / denominators_[r] : sum);
+      if (c_.P_z != nullptr) sum /= denominators_[r];
+      static_cast<E*>(c_.o.data)[offset_of(c_.o, first + r) + column] = to_element<E>(sum);
     }
     __syncthreads();
   }
