@@ -195,7 +195,7 @@ __device__ void mix_summaries(const Call<E, A>& c, const Slice<E, V, D>& slice, 
           for (int u = 0; u < kRows; ++u) f(j, u, (slice.steps(j) + u) * slice.value_dim);
         }
       };
-      const auto add = [](T weight, const auto& pack, T (&sum)[V]) {
+      const auto add = [](T weight, const auto& pack, T(&sum)[V]) {
         T x[V];
         unpack(pack, x);
 #pragma unroll
@@ -203,9 +203,7 @@ __device__ void mix_summaries(const Call<E, A>& c, const Slice<E, V, D>& slice, 
       };
       if (c.policy.is_folded(i)) {
         const T weight = row[0];
-        for_each_vector([&](int j, int u, int at) {
-          add(weight, read_pack<V>(folded + first + at), sums[j][u]);
-        });
+        for_each_vector([&](int j, int u, int at) { add(weight, read_pack<V>(folded + first + at), sums[j][u]); });
       }
       for_each_chunk(c, row, i, [&](const T* weights, int slot, int count) {
         Pack<A, V> even[kSets][kRows], odd[kSets][kRows];

@@ -158,17 +158,16 @@ class Reader {
     for (int d = slice_.key_lane() * kN; d < slice_.key_dim; d += kN << slice_.key_bits) {
       E* const to = keys_ + slice_.key_row() * slice_.key_dim + d;
       open_keys(c_, slice_, piece_)
-          .template for_each<kKeyRows>(
-              begin + slice_.key_row(), end, slice_.key_groups(),
-              [&](int n, const E* row) { copy_pack<kN>(to + n * slice_.key_dim, row + d); });
+          .template for_each<kKeyRows>(begin + slice_.key_row(), end, slice_.key_groups(),
+                                       [&](int n, const E* row) { copy_pack<kN>(to + n * slice_.key_dim, row + d); });
     }
     copy_commit();
     E* const to = values_ + slice_.row * slice_.width + slice_.lane * V;
     if (slice_.active)
       open_values(c_, slice_, piece_)
-          .template for_each<kValueRows>(
-              begin + slice_.row, end, slice_.groups,
-              [&](int n, const E* row) { copy_pack<V>(to + n * slice_.width, row + slice_.column); });
+          .template for_each<kValueRows>(begin + slice_.row, end, slice_.groups, [&](int n, const E* row) {
+            copy_pack<V>(to + n * slice_.width, row + slice_.column);
+          });
     copy_commit();
   }
 
