@@ -16,12 +16,15 @@ TRAINED_BLOCKS = 32
 PIECE = 1024  # tokens of one prefill
 
 
-def bytes_of_a_step(batch: int, heads: int, dim: int, element: int) -> float:
+def bytes_of_a_step(context: float, batch: int, heads: int, dim: int, element: int) -> float:
     """What one token must move on average: the mixture of the finished blocks, the rows of the open one, and a block's
-    share of its border, where all summaries are read, and one summary and the next mixture written."""
+    share of its border, where all summaries are read, and one summary and the next mixture written; past the trained
+    length the sum of older summaries takes the place of one, and is written with one more that was read."""
     mixture = dim * dim * 4
     rows = BLOCK / 2 * 2 * dim * element
-    border = (TRAINED_BLOCKS + 2) * mixture / BLOCK
+    finished = min(context / BLOCK, TRAINED_BLOCKS)
+    folding = 2 if context >= TRAINED_BLOCKS * BLOCK else 0
+    border = (finished + 2 + folding) * mixture / BLOCK
     return batch * heads * (mixture + rows + border)
 
 
@@ -58,7 +61,6 @@ def decode(
     )
     tokens = [torch.randn(batch, PIECE, heads, dim, device=device).to(DTYPES[dtype]) for _ in range(3)]
     token = [x[:, 0].contiguous() for x in tokens]
-    step_bytes = bytes_of_a_step(batch, heads, dim, DTYPES[dtype].itemsize)
     step = captured(lambda: state.step(*token)) if device.type == "cuda" else lambda: state.step(*token)
 
     def steps() -> None:
@@ -71,7 +73,10 @@ def decode(
         while state.tokens < context:
             count = min(PIECE, context - state.tokens)
             state.prefill(*(x[:, :count] for x in tokens))
+        first = state.tokens
         seconds = statistics.median(stopwatch.time(steps, 1.5 * stopwatch.host_seconds) for _ in range(5)) / BLOCK
+        middle = (first + state.tokens) / 2  # the context grows while it is timed
+        step_bytes = bytes_of_a_step(middle, batch, heads, dim, DTYPES[dtype].itemsize)
         rows.append(
             {
                 "shape": f"decode ({batch}, {heads}, {context}, {dim})",

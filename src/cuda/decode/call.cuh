@@ -70,6 +70,7 @@ struct Call {
   std::int32_t* arrivals;
   int step_tokens, piece;  // tokens of the step; which of its pieces this launch is for
   bool is_last;            // piece
+  int at_once;             // thread blocks that the device runs
 };
 
 // Thread blocks divide batch x kv heads x columns of v: S, P and v fall apart by columns, so no block waits for
@@ -184,6 +185,13 @@ __device__ OpenRows<E> open_values(const Call<E, A>& c, const Slice<E, V, D>& sl
   return {c, slice, piece, c.v_rows, c.v, slice.value_dim};
 }
 
+// Brings memory, a multiple of 16 bytes, into the L2 cache.
+__device__ inline void prefetch([[maybe_unused]] const void* from, [[maybe_unused]] std::uint32_t bytes) {
+#if __CUDA_ARCH__ >= 900
+  if (bytes > 0) asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
+#endif
+}
+
 // V elements as they are loaded: in words, so that halves wait for their use two to a register.
 template <typename X, int V>
 struct alignas(V * sizeof(X) < 16 ? V * sizeof(X) : 16) Pack {
@@ -212,6 +220,20 @@ __device__ void copy_pack(X* to, const X* from) {
       asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared_address(to) + i * kPart),
                    "l"(reinterpret_cast<const char*>(from) + i * kPart), "n"(kPart)
                    : "memory");
+  }
+}
+
+// The same for memory that is read once: it is the first to leave the caches.
+template <int V, typename X>
+__device__ Pack<X, V> read_once(const X* from) {
+  using P = Pack<X, V>;
+  if constexpr (sizeof(P) != sizeof(uint4)) {
+    return read_pack<V>(from);
+  } else {
+    const uint4 words = __ldcs(reinterpret_cast<const uint4*>(from));
+    P pack;
+    memcpy(&pack, &words, sizeof pack);
+    return pack;
   }
 }
 

@@ -209,7 +209,7 @@ __device__ void mix_summaries(const Call<E, A>& c, const Slice<E, V, D>& slice, 
         Pack<A, V> even[kSets][kRows], odd[kSets][kRows];
         const auto fetch = [&](auto& to) {
           const A* const from = S + static_cast<std::int64_t>(slot) * size + first;
-          for_each_vector([&](int j, int u, int at) { to[j][u] = read_pack<V>(from + at); });
+          for_each_vector([&](int j, int u, int at) { to[j][u] = read_once<V>(from + at); });
           if (++slot == slots) slot = 0;
         };
         fetch(even);

@@ -151,15 +151,19 @@ bool fits_vectors(const Call<E, A>& c) {
          is_aligned(c.v, kValues);
 }
 
-// Columns of a thread block: 128, fewer where there are few heads, for two thread blocks on each multiprocessor, down
-// to 32 bytes in a row of P.
-template <typename A>
-int width_of(std::int64_t groups, int value_dim) {
+// Two on each multiprocessor.
+inline int blocks_at_once() {
   int device = 0, processors = 0;
   check(cudaGetDevice(&device), "decode");
   check(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device), "decode");
+  return 2 * processors;
+}
+
+// Columns of a thread block: 128, fewer where there are few heads, down to 32 bytes in a row of P.
+template <typename A>
+int width_of(std::int64_t groups, int value_dim, int at_once) {
   int width = 1 << log2_ceil(std::min(value_dim, 128));
-  while (groups * ((value_dim + width - 1) / width) < 2 * processors && width * sizeof(A) > 32) width /= 2;
+  while (groups * ((value_dim + width - 1) / width) < at_once && width * sizeof(A) > 32) width /= 2;
   return width;
 }
 
@@ -167,7 +171,8 @@ int width_of(std::int64_t groups, int value_dim) {
 template <int V, typename E, typename A>
 unsigned lay_out(Call<E, A>& c, const DecodeConfig& config) {
   const std::int64_t groups = config.batch * config.kv_heads, size = config.key_dim * config.value_dim;
-  c.layout = layout_of<E, V>(c.layout.key_dim, c.layout.value_dim, width_of<A>(groups, c.layout.value_dim));
+  c.at_once = blocks_at_once();
+  c.layout = layout_of<E, V>(c.layout.key_dim, c.layout.value_dim, width_of<A>(groups, c.layout.value_dim, c.at_once));
   c.by_splits = Divider(c.layout.splits);
   if (groups * c.layout.splits >= (std::int64_t{1} << 31))
     throw Error("batch x kv_heads is " + std::to_string(groups) + "; decoding takes at most 2^31 / " +

@@ -82,7 +82,10 @@ class Reader {
     for (int begin = 0, end; begin < visible; begin = end) {
       end = min(visible, begin + slice_.chunk);
       ask_for_rows(begin, end);
-      if (begin == 0) load_queries(first);
+      if (begin == 0) {
+        load_queries(first);
+        if constexpr (D > 0) ask_for_next();
+      }
       copy_wait<1>();
       __syncthreads();
       make_weights(first, begin, end, diagonal);
@@ -169,6 +172,17 @@ class Reader {
             copy_pack<V>(to + n * slice_.width, row + slice_.column);
           });
     copy_commit();
+  }
+
+  // While this thread block computes, what the one after it will read moves into the L2 cache.
+  __device__ void ask_for_next() const {
+    const int next = slice_.group + c_.at_once;
+    if (threadIdx.x != 0 || next >= static_cast<int>(gridDim.x)) return;
+    const auto rows = static_cast<std::uint32_t>(piece_.filled) * D * sizeof(E);
+    const std::int64_t first = static_cast<std::int64_t>(next) * c_.block_size * D;
+    prefetch(c_.P + static_cast<std::int64_t>(next) * D * D, D * D * sizeof(A));
+    prefetch(c_.k_rows + first, rows);
+    prefetch(c_.v_rows + first, rows);
   }
 
   __device__ int key_row(int u) const { return slice_.key_row() + u * slice_.key_groups(); }
