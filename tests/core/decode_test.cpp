@@ -102,6 +102,32 @@ TEST(Decode, RandomShapesEqualOneCall) {
   }
 }
 
+// Heads enough for a GPU to have kernels of their own for their size.
+TEST(Decode, ManyHeadsOfCommonSizesEqualOneCall) {
+  struct Form {
+    DType dtype, summary;
+    Normalizer normalizer;
+    BeyondTrained beyond;
+    double tolerance;
+  };
+  for (const std::int64_t width : {64, 128})
+    for (const auto& [dtype, summary, normalizer, beyond, tolerance] :
+         {Form{DType::bf16, DType::f32, Normalizer::none, BeyondTrained::clamp, 8e-3},
+          Form{DType::bf16, DType::bf16, Normalizer::paper, BeyondTrained::running_mean, 8e-3},
+          Form{DType::f32, DType::f32, Normalizer::paper, BeyondTrained::clamp, 1e-5}}) {
+      DecodeConfig config = decode_config(dtype);
+      config.batch = test_device() == Device::cuda ? 190 : 2;
+      config.heads = config.kv_heads = 3;
+      config.key_dim = config.value_dim = width;
+      config.summary_dtype = summary;
+      config.options.normalizer = normalizer;
+      config.beyond = beyond;
+      config.block_size = 8;
+      config.mixing_blocks = 2;
+      expect_equals_one_call(config, 35, {1}, tolerance);
+    }
+}
+
 TEST(Decode, RowsOfABatchMayBeAtDifferentTokens) {
   for (const BeyondTrained beyond : {BeyondTrained::clamp, BeyondTrained::running_mean}) {
     DecodeConfig config = decode_config(DType::f64);

@@ -48,6 +48,12 @@ __device__ inline void wait(Barrier* barrier, int parity) {
       "r"(parity)
       : "memory");
 }
+// For consumers that take turns at the places of a ring. That a place is full shows in a parity, which is the same two
+// rounds apart: so what was in it before must have gone first, whoever it was for.
+__device__ inline void wait_in_turn(Barrier* full, Barrier* empty, int parity) {
+  wait(empty, parity ^ 1);
+  wait(full, parity);
+}
 // One float by an ordinary asynchronous copy, zero where it is not valid; and an arrival once this thread's have
 // landed.
 __device__ inline void copy_number(float* to, const float* from, bool valid) {

@@ -77,7 +77,7 @@ __global__ __launch_bounds__(kThreads, 1) void mixing_kernel(const __grid_consta
     for (int tile = 0; tile < p.row_tiles; ++tile) {
       if (next-- > 0) continue;
       next = kGroups - 1;
-      wait(small.full + turn.at, turn.parity);
+      wait_in_turn(small.full + turn.at, small.empty + turn.at, turn.parity);
       for (int b = 0; b < p.boxes; ++b, buffer ^= 1) {
         const std::uint32_t B =
             shared_address(stages) + static_cast<std::uint32_t>(turn.at * stage_bytes + b * box_bytes);

@@ -168,7 +168,7 @@ __global__ __launch_bounds__(kThreads, 1) void readout_kernel(const __grid_const
       for (int tile = 0; tile < boxes.tiles; ++tile, turn.next(p.stages)) {
         if (next-- > 0) continue;
         next = kGroups - 1;
-        wait(small.full + turn.at, turn.parity);
+        wait_in_turn(small.full + turn.at, small.empty + turn.at, turn.parity);
         const std::uint32_t x = shared_address(stages) + static_cast<std::uint32_t>(turn.at * stage_bytes);
         const std::uint32_t raw = x + static_cast<std::uint32_t>(Sizes::kTileBoxes * box_bytes);
         std::uint32_t a[kDepth / 16][4];

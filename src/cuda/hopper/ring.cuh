@@ -41,11 +41,9 @@ struct Ring {
     load(tile(n), full);
   }
 
-  // Consuming, by whole warps. That a tile has come shows in a parity, which is the same two rounds apart: so the one
-  // before it must have gone first, whoever it was for.
+  // Consuming, by whole warps.
   __device__ void wait_for(unsigned n) const {
-    wait(barriers->empty + place(n), parity(n) ^ 1);
-    wait(barriers->full + place(n), parity(n));
+    wait_in_turn(barriers->full + place(n), barriers->empty + place(n), parity(n));
   }
   __device__ void release(unsigned n, int times = 1) const {
     __syncwarp();
