@@ -14,7 +14,7 @@ Causal = Literal["token", "block"] | bool
 
 try:
     from mhla._direct import attention as _direct
-except ImportError:  # built where Python's headers are not installed
+except ModuleNotFoundError:  # built where Python's headers are not installed
 
     def _direct(*arguments: object) -> object:
         return NotImplemented

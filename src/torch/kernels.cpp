@@ -141,6 +141,8 @@ ForwardResult run_forward(const Call& call, const at::Tensor& kept) {
 std::int64_t bytes_to_keep(const Call& call) {
   if (call.cu_seqlens || call.initial_tokens.is_symbolic() || is_symbolic(call.mixing)) return 0;
   if (is_symbolic(call.q) || is_symbolic(call.k) || is_symbolic(call.v)) return 0;
+  c10::OptionalDeviceGuard device;  // what is kept depends on it
+  if (call.q.is_cuda()) device.reset_device(call.q.device());
   return static_cast<std::int64_t>(mhla::plan(make_problem(call), 1).kept_bytes());  // the same for any threads
 }
 

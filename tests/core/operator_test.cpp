@@ -295,7 +295,8 @@ TEST(Operator, HeadsOfWholeTilesMatchTheReference) {
 TEST(Operator, CausalHeadsOfWholeTilesMatchTheReference) {
   unsigned seed = 5700;
   for (const auto& [key_dim, value_dim] :
-       {std::pair(64, 64), std::pair(64, 128), std::pair(128, 64), std::pair(128, 256), std::pair(256, 128)})
+       {std::pair(64, 64), std::pair(64, 128), std::pair(128, 64), std::pair(128, 256), std::pair(256, 128),
+        std::pair(256, 64), std::pair(64, 256), std::pair(256, 256)})
     for (const auto& [dtype, tolerance] : {Tolerance{DType::f16, 2e-3}, Tolerance{DType::bf16, 8e-3}}) {
       Problem p = base_problem(Partition::line(320, 64));
       p.dtype = dtype;

@@ -332,6 +332,8 @@ TEST(Gpu, SummariesOnTheChipMatchTheProcessor) {
   const std::vector<Form> forms = {
       {many_heads(line(192), DType::f16, 24, 6, 64), Normalizer::paper, true},
       {many_heads(line(192), DType::bf16, 12, 6, 64), Normalizer::none},
+      {many_heads(Partition::line(640, 128), DType::bf16, 23, 6, 64), Normalizer::paper},  // a block for one of four
+      {many_heads(line(448), DType::f16, 23, 6, 64), Normalizer::paper},                   // for three of four
       {many_heads(line(1024), DType::bf16, 11, 6, 64), Normalizer::paper},
       {many_heads(line(1024), DType::f16, 4, 36, 32), Normalizer::none},
       {many_heads(Partition::grid({16, 16}, {2, 2}), DType::bf16, 6, 24, 32), Normalizer::paper},

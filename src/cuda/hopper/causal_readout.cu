@@ -28,6 +28,7 @@ struct Params {
   int items;
   int depth, width;  // of W as it is read, in tiles
   int together;      // warpgroups of an item
+  bool summing;      // terms of d m[b, b]
 };
 
 struct Small {
@@ -48,18 +49,19 @@ struct ItemTiles {
   }
   __device__ unsigned raw(int slice) const { return rest(slice) + 1; }
   __device__ unsigned W(int slice, int c) const { return rest(slice) + static_cast<unsigned>(1 + extra + c); }
-  __device__ int count() const { return 2 * depth + width * (1 + extra + depth); }
+  __host__ __device__ int count() const { return 2 * depth + width * (1 + extra + depth); }
+  // From the last tile of the first slice to the next item of the same warpgroup: what wait_in_turn() must tell apart.
+  __host__ __device__ int widest_gap(int items_at_once) const { return items_at_once * count() - 3 * depth - extra; }
 };
 
 // Sum of raw * acc over this warp's 16 rows.
 template <typename E>
 __device__ float dot(const float (&acc)[32], std::uint32_t raw, int warp) {
-  const int lane = lane_id();
   float sum = 0;
 #pragma unroll
   for (int k = 0; k < 4; ++k) {
     std::uint32_t fragment[4];
-    load_matrices<false>(fragment, box_piece(raw, warp * 16 + (lane & 15), k * 2 + (lane >> 4)));
+    load_rows(fragment, raw, warp, k);
 #pragma unroll
     for (int n = 0; n < 8; ++n)
       sum += acc[k * 8 + n] * to_accumulator(reinterpret_cast<const E(&)[2]>(fragment[n / 2])[n % 2]);
@@ -78,7 +80,7 @@ __global__ __launch_bounds__(kThreads, 1) void causal_readout_kernel(const __gri
   ring.barriers = &small.barriers;
   const ReadoutArgs<E>& args = p.args;
   const Shape& shape = args.shape;
-  const bool summing = args.diagonal != nullptr;
+  const bool summing = p.summing;
   if (threadIdx.x == 0) ring.prepare(4 * p.together);
   __syncthreads();
 
@@ -117,8 +119,9 @@ __global__ __launch_bounds__(kThreads, 1) void causal_readout_kernel(const __gri
 
   take_registers<112>();
   const int group = warpgroup_id(), warp = static_cast<int>(threadIdx.x) / 32 % 4, lane = lane_id();
-  const int slices = p.width / p.together;  // of this warpgroup
+  const int slice = group % p.together;
   const auto factor = static_cast<float>(args.factor);
+  const auto pair_factor = static_cast<float>(args.inner_factor / args.factor);  // what `factor` does not make up for
   int turn = 0;
   for (int number = first; number < p.items;
        number += step, ++turn, tiles.first += static_cast<unsigned>(tiles.count())) {
@@ -127,9 +130,7 @@ __global__ __launch_bounds__(kThreads, 1) void causal_readout_kernel(const __gri
     const float own_weight = shape.weight<float>(item.head, item.block, item.block);
 
     float acc[32];
-    for (int c = 0; c < p.depth; ++c) {
-      ring.wait_for(tiles.x(c));
-    }
+    for (int c = 0; c < p.depth; ++c) ring.wait_for(tiles.x(c));
     for (int c = 0; c < p.depth; ++c) {
       ring.wait_for(tiles.y(c));
       product_fence();
@@ -153,72 +154,70 @@ __global__ __launch_bounds__(kThreads, 1) void causal_readout_kernel(const __gri
         const int row = warp * 16 + (lane >> 2) + e / 2 * 8, column = j * 8 + (lane & 3) * 2;
         const bool low = args.of_queries ? column <= row : column >= row;
         const bool high = args.of_queries ? column + 1 <= row : column + 1 >= row;
-        pairs[j / 2][j % 2 * 2 + e / 2] = pack<E>(low ? acc[j * 4 + e] : 0.0F, high ? acc[j * 4 + e + 1] : 0.0F);
+        pairs[j / 2][j % 2 * 2 + e / 2] =
+            pack<E>(low ? acc[j * 4 + e] * pair_factor : 0.0F, high ? acc[j * 4 + e + 1] * pair_factor : 0.0F);
       }
 
-    for (int n = 0; n < slices; ++n) {
-      const int slice = group % p.together * slices + n;
-      const unsigned rest = tiles.rest(slice);
-      ring.wait_for(rest);
+    const unsigned rest = tiles.rest(slice);
+    ring.wait_for(rest);
+    product_fence();
+    pin(acc);
+#pragma unroll
+    for (int k = 0; k < 4; ++k)
+      warpgroup_product<E, true>(
+          acc, pairs[k], product_operand(ring.address(rest) + static_cast<std::uint32_t>(k * 16 * kBoxRowBytes), 16),
+          k > 0);
+    product_commit();
+    product_wait<0>();
+    pin(acc);
+    if (summing) {
+      ring.wait_for(tiles.raw(slice));
+      const float sum = dot<E>(acc, ring.address(tiles.raw(slice)), warp);
+      ring.release(tiles.raw(slice), p.together);
+      if (lane == 0) small.sums[group][warp] = sum;
+      sync_warpgroup(group);
+      if (warp == 0 && lane == 0) {
+        const float* const sums = small.sums[group];
+        args.diagonal[matrix_row(item) * args.diagonal_stride + slice] =
+            (sums[0] + sums[1] + (sums[2] + sums[3])) * factor;
+      }
+    }
+#pragma unroll
+    for (float& value : acc) value *= own_weight;
+    for (int c = 0; c < p.depth; ++c) {
+      const unsigned W = tiles.W(slice, c);
+      ring.wait_for(W);
       product_fence();
       pin(acc);
 #pragma unroll
       for (int k = 0; k < 4; ++k)
-        warpgroup_product<E, true>(
-            acc, pairs[k], product_operand(ring.address(rest) + static_cast<std::uint32_t>(k * 16 * kBoxRowBytes), 16),
-            k > 0);
+        warpgroup_product<E, false, !kTransposed>(
+            acc, product_operand(ring.address(tiles.x(c)) + static_cast<std::uint32_t>(k * 32), 16),
+            product_operand(ring.address(W) + static_cast<std::uint32_t>(kTransposed ? k * 32 : k * 16 * kBoxRowBytes),
+                            16),
+            true);
       product_commit();
-      product_wait<0>();
-      pin(acc);
-      if (summing) {
-        ring.wait_for(tiles.raw(slice));
-        const float sum = dot<E>(acc, ring.address(tiles.raw(slice)), warp);
-        ring.release(tiles.raw(slice), p.together);
-        if (lane == 0) small.sums[group][warp] = sum;
-        sync_warpgroup(group);
-        if (warp == 0 && lane == 0) {
-          const float* const sums = small.sums[group];
-          args.diagonal[matrix_row(item) * args.diagonal_stride + slice] =
-              (sums[0] + sums[1] + (sums[2] + sums[3])) * static_cast<float>(args.inner_factor);
-        }
-      }
-      const float weight = own_weight * static_cast<float>(args.inner_factor / args.factor);
-#pragma unroll
-      for (float& value : acc) value *= weight;
-      for (int c = 0; c < p.depth; ++c) {
-        const unsigned W = tiles.W(slice, c);
-        ring.wait_for(W);
-        product_fence();
-        pin(acc);
-#pragma unroll
-        for (int k = 0; k < 4; ++k)
-          warpgroup_product<E, false, !kTransposed>(
-              acc, product_operand(ring.address(tiles.x(c)) + static_cast<std::uint32_t>(k * 32), 16),
-              product_operand(
-                  ring.address(W) + static_cast<std::uint32_t>(kTransposed ? k * 32 : k * 16 * kBoxRowBytes), 16),
-              true);
-        product_commit();
-      }
-      product_wait<0>();
-      pin(acc);
-      for (int c = 0; c < p.depth; ++c) ring.release(tiles.W(slice, c), p.together);
-      if (n + 1 == slices)
-        for (int c = 0; c < p.depth; ++c) ring.release(tiles.x(c));
-#pragma unroll
-      for (float& value : acc) value *= factor;
-      sync_warpgroup(group);  // the rest tile has been read by all
-      put_boxes<E>(ring.address(rest), kBlock, warp * 16, acc);
-      fence_shared_writes();
-      sync_warpgroup(group);
-      if (warp == 0 && lane == 0) {
-        store_box(p.out,
-                  p.boxes.place(p.boxes.block(item.block), 0, (item.head * p.width + slice) * kBlock, item.s.batch),
-                  ring.tile(rest));
-        commit_stores();
-        wait_stores_read();
-      }
-      ring.release(rest, p.together);
     }
+    product_wait<0>();
+    pin(acc);
+    for (int c = 0; c < p.depth; ++c) {
+      ring.release(tiles.W(slice, c), p.together);
+      ring.release(tiles.x(c));
+    }
+#pragma unroll
+    for (float& value : acc) value *= factor;
+    sync_warpgroup(group);  // the rest tile has been read by all
+    put_boxes<E>(ring.address(rest), kBlock, warp * 16, acc);
+    fence_shared_writes();
+    sync_warpgroup(group);
+    if (warp == 0 && lane == 0) {
+      store_box(p.out,
+                p.boxes.place(p.boxes.block(item.block), 0, (item.head * p.width + slice) * kBlock, item.s.batch),
+                ring.tile(rest));
+      commit_stores();
+      wait_stores_read();
+    }
+    ring.release(rest, p.together);
   }
 #endif
 }
@@ -258,6 +257,9 @@ bool read_out_causal(const ReadoutArgs<E>& args, cudaStream_t stream) {
   p.depth = (args.transposed ? shape.value_dim : shape.key_dim) / kBlock;
   p.width = (args.transposed ? shape.key_dim : shape.value_dim) / kBlock;
   p.together = std::min(p.width, kGroups);
+  p.summing = args.diagonal != nullptr;
+  const ItemTiles tiles{p.depth, p.width, p.summing ? 1 : 0, 0};
+  if (tiles.count() > Tiles::kCount || tiles.widest_gap(kGroups / p.together) > Tiles::kCount) return false;
   const dim3 grid(static_cast<unsigned>(std::min(p.items, multiprocessors())));
   const auto run = [&](auto kernel) { launch("causal readout", kernel, grid, kThreads, kSharedBytes, stream, p); };
   args.transposed ? run(causal_readout_kernel<E, true>) : run(causal_readout_kernel<E, false>);

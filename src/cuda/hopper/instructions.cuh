@@ -49,7 +49,8 @@ __device__ inline void wait(Barrier* barrier, int parity) {
       : "memory");
 }
 // For consumers that take turns at the places of a ring. That a place is full shows in a parity, which is the same two
-// rounds apart: so what was in it before must have gone first, whoever it was for.
+// rounds apart: so what was in it before must have gone first, whoever it was for. This tells rounds apart as long as
+// what a consumer waits for comes at most one round after what it had before.
 __device__ inline void wait_in_turn(Barrier* full, Barrier* empty, int parity) {
   wait(empty, parity ^ 1);
   wait(full, parity);

@@ -19,6 +19,7 @@ inline constexpr int kGroups = 4, kConsumers = kGroups * kWarpgroup, kThreads = 
 inline constexpr int kBlocks = 16, kColumns = 64;
 inline constexpr int kSlotBytes = kColumns * kBoxRowBytes + kBoxRowBytes;
 using Tiles = Ring<10>;
+static_assert((kGroups - 1) * 3 + 1 <= Tiles::kCount, "from a tile of three tensors to the next: see wait_in_turn()");
 inline constexpr int kProducerRegisters = 32, kConsumerRegisters = 112;
 
 struct Small {
@@ -106,12 +107,6 @@ __device__ void load_columns(std::uint32_t (&a)[4][4], std::uint32_t tile, int w
     feature.apply(a[k]);
   }
 }
-// Fragments of this warp's 16 tokens; the contraction runs over columns.
-__device__ inline void load_tokens(std::uint32_t (&a)[4], std::uint32_t tile, int warp, int k) {
-  const int lane = lane_id();
-  load_matrices<false>(a, box_piece(tile, warp * 16 + (lane & 15), k * 2 + (lane >> 4)));
-}
-
 // B of a product for step k of its contraction: the slot's rows contract, or its columns.
 template <bool kRowsContract>
 __device__ std::uint64_t slot_operand(std::uint32_t slot, int k) {
@@ -224,6 +219,16 @@ __device__ void for_all_tiles(int blocks, int tiles, F&& f) {
     for (int tile = 0; tile < tiles; ++tile)
       for (int b = b0; b < min(b0 + kGroups, blocks); ++b) f(b, tile);
 }
+// Fetches a unit's tiles of each of the tensors, n being the number of the first.
+template <typename... Maps>
+__device__ void fetch_tiles(const Memory& memory, const Boxes& boxes, const Units& units, int unit, unsigned& n,
+                            const Maps&... maps) {
+  const int column = units.number(unit) * kColumns, batch = units.batch(unit);
+  for_all_tiles(units.blocks, boxes.tiles, [&](int b, int tile) {
+    const BoxPlace at = boxes.place(boxes.block(b), tile, column, batch);
+    (memory.ring.fetch(n++, [&](void* to, Barrier* full) { load_box(to, maps, at, full); }), ...);
+  });
+}
 // f(block, number of its first tile, step from tile to tile) for the blocks of warpgroup `group`; `first` moves on past
 // the unit.
 template <typename F>
@@ -233,6 +238,11 @@ __device__ void for_own_blocks(unsigned& first, int group, int blocks, int tiles
     f(b, first + static_cast<unsigned>((b0 * tiles + group) * tensors), static_cast<unsigned>(together * tensors));
   }
   first += static_cast<unsigned>(blocks * tiles * tensors);
+}
+
+// Where the last blocks leave warpgroups without one, these wait, so as not to be a round of the ring ahead.
+__device__ inline void end_unit(int blocks) {
+  if (blocks % kGroups != 0) sync_threads(kConsumers);
 }
 
 }  // namespace mhla::cuda::hopper::resident

@@ -28,7 +28,7 @@ __device__ void mask(float (&acc)[32], std::uint32_t raw, int warp) {
 #pragma unroll
   for (int k = 0; k < 4; ++k) {
     std::uint32_t fragment[4];
-    load_tokens(fragment, raw, warp, k);
+    load_rows(fragment, raw, warp, k);
 #pragma unroll
     for (int part = 0; part < 4; ++part) {
       const float2 x = unpack<E>(fragment[part]);
@@ -63,9 +63,9 @@ __device__ void divide(const Memory& memory, const BackwardParams<E>& p, int i, 
 #pragma unroll
   for (int k = 0; k < 4; ++k) {
     std::uint32_t a[4], b[4], c[4];
-    load_tokens(a, q, warp, k);
-    load_tokens(b, d_o, warp, k);
-    load_tokens(c, o, warp, k);
+    load_rows(a, q, warp, k);
+    load_rows(b, d_o, warp, k);
+    load_rows(c, o, warp, k);
     feature.apply(a);
 #pragma unroll
     for (int part = 0; part < 4; ++part) {
@@ -98,7 +98,7 @@ __device__ void divide(const Memory& memory, const BackwardParams<E>& p, int i, 
 #pragma unroll
   for (int k = 0; k < 4; ++k) {
     std::uint32_t b[4];
-    load_tokens(b, d_o, warp, k);
+    load_rows(b, d_o, warp, k);
 #pragma unroll
     for (int part = 0; part < 4; ++part) {
       const float2 x = unpack<E>(b[part]);
@@ -223,14 +223,14 @@ __device__ void multiply_slots(const Memory& memory, const E* scratch, int warp,
   }
 }
 
-// d m[i, e] = <dS~_i, S_e> + <dz~_i, z_e> of this unit, from the rows of all warps; by all consumers.
+// d m[i, e] = <dS~_i, S_e> + <dz~_i, z_e> of this unit, from the rows of all warps; by all consumers. z~ is not needed
+// any more.
 template <typename E>
 __device__ void put_pairs(const Memory& memory, const BackwardParams<E>& p, int unit, int warp,
                           const float (&acc)[2][4]) {
   static_assert(sizeof(Small::mixed_z) == 4 * kBlocks * kBlocks * sizeof(float));
   auto& parts = reinterpret_cast<float(&)[4][kBlocks][kBlocks]>(memory.small->mixed_z);
   const int lane = lane_id();
-  sync_threads(kConsumers);  // z~ is not needed any more
   for (int group = 0; group < kGroups; ++group) {
     if (warp / 4 == group) {
 #pragma unroll
@@ -282,7 +282,7 @@ __device__ void differentiate_keys(const Memory& memory, const BackwardParams<E>
     std::uint32_t a[4][4];
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
-      load_tokens(a[k], k_tile, warp, k);
+      load_rows(a[k], k_tile, warp, k);
       feature.apply(a[k]);
     }
     product_wait<0>();
@@ -337,13 +337,7 @@ __global__ __launch_bounds__(kThreads, 1) void backward_kernel(const __grid_cons
     give_registers<kProducerRegisters>();
     if (threadIdx.x != kConsumers) return;
     for (int unit = first; unit < p.units.count; unit += step) {
-      const int column = p.units.number(unit) * kColumns, batch = p.units.batch(unit);
-      const auto fetch = [&](const auto&... maps) {
-        for_all_tiles(blocks, tiles, [&](int b, int tile) {
-          const BoxPlace at = boxes.place(boxes.block(b), tile, column, batch);
-          (memory.ring.fetch(n++, [&](void* to, Barrier* full) { load_box(to, maps, at, full); }), ...);
-        });
-      };
+      const auto fetch = [&](const auto&... maps) { fetch_tiles(memory, boxes, p.units, unit, n, maps...); };
       fetch(p.k, p.v);
       normalize ? fetch(p.q, p.d_o, p.o) : fetch(p.q, p.d_o);
       fetch(p.k, p.v);
@@ -383,6 +377,7 @@ __global__ __launch_bounds__(kThreads, 1) void backward_kernel(const __grid_cons
     for_own_blocks(n, group, blocks, tiles, 2, [&](int e, unsigned at, unsigned next) {
       differentiate_keys<E>(memory, p, unit, e, at, next, group, warp % 4);
     });
+    end_unit(blocks);
   }
 #endif
 }
@@ -402,14 +397,15 @@ bool resident_backward(const ResidentBackwardArgs<E>& args, cudaStream_t stream)
   resident::BackwardParams<E> p{};
   p.args = args;
   if (!stays_on_chip<E>(shape) || !fits(args.q, heads) || !fits(args.k, heads) || !fits(args.v, heads) ||
-      !fits(args.o, heads) || !fits(args.d_o, heads) || !fits(args.d_q, heads) || !fits(args.d_k, heads) ||
-      !fits(args.d_v, heads))
+      (args.normalize && !fits(args.o, heads)) || !fits(args.d_o, heads) || !fits(args.d_q, heads) ||
+      !fits(args.d_k, heads) || !fits(args.d_v, heads))
     return false;
   find_boxes(shape, p.boxes);
   p.units = resident::units_of(shape);
   p.is_relu = shape.feature.map == FeatureMap::relu;
   const auto map = [&](const auto& x) { return token_map(x, heads, shape.sequences, p.boxes); };
-  p.q = map(args.q), p.k = map(args.k), p.v = map(args.v), p.o = map(args.o), p.d_o = map(args.d_o);
+  p.q = map(args.q), p.k = map(args.k), p.v = map(args.v), p.d_o = map(args.d_o);
+  if (args.normalize) p.o = map(args.o);
   p.d_q = map(args.d_q), p.d_k = map(args.d_k), p.d_v = map(args.d_v);
   launch("gradients of resident heads", resident::backward_kernel<E>,
          dim3(static_cast<unsigned>(std::min(p.units.count, multiprocessors()))), resident::kThreads,

@@ -29,7 +29,7 @@ __device__ void read_out(const Memory& memory, const ForwardParams<E>& p, int un
     std::uint32_t a[4][4];
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
-      load_tokens(a[k], memory.ring.address(n), warp, k);
+      load_rows(a[k], memory.ring.address(n), warp, k);
       feature.apply(a[k]);
     }
     float acc[32];
@@ -96,13 +96,7 @@ __global__ __launch_bounds__(kThreads, 1) void forward_kernel(const __grid_const
     give_registers<kProducerRegisters>();
     if (threadIdx.x != kConsumers) return;
     for (int unit = first; unit < p.units.count; unit += step) {
-      const int column = p.units.number(unit) * kColumns, batch = p.units.batch(unit);
-      const auto fetch = [&](const auto&... maps) {
-        for_all_tiles(blocks, tiles, [&](int b, int tile) {
-          const BoxPlace at = boxes.place(boxes.block(b), tile, column, batch);
-          (memory.ring.fetch(n++, [&](void* to, Barrier* full) { load_box(to, maps, at, full); }), ...);
-        });
-      };
+      const auto fetch = [&](const auto&... maps) { fetch_tiles(memory, boxes, p.units, unit, n, maps...); };
       fetch(p.k, p.v);
       fetch(p.q);
     }
@@ -126,6 +120,7 @@ __global__ __launch_bounds__(kThreads, 1) void forward_kernel(const __grid_const
     for_own_blocks(n, group, blocks, tiles, 1, [&](int i, unsigned at, unsigned next) {
       read_out<E>(memory, p, unit, i, at, next, group, warp % 4);
     });
+    end_unit(blocks);
   }
 #endif
 }

@@ -13,7 +13,7 @@ struct Ring {
   struct Barriers {
     Barrier full[kPlaces], empty[kPlaces];
   };
-  static constexpr int kBytes = kPlaces * kTileBytes;
+  static constexpr int kCount = kPlaces, kBytes = kPlaces * kTileBytes;
   unsigned char* tiles;
   Barriers* barriers;
 
