@@ -14,6 +14,24 @@
 #include "cuda/support/launch.hpp"
 
 namespace mhla::cuda::hopper {
+
+// Numbers of an item's tiles.
+struct ItemTiles {
+  int depth, width, extra;  // tiles of a row of x; slices; raw tiles of a slice
+  unsigned first;
+
+  __device__ unsigned x(int c) const { return first + static_cast<unsigned>(c); }
+  __device__ unsigned y(int c) const { return first + static_cast<unsigned>(depth + c); }
+  __device__ unsigned rest(int slice) const {
+    return first + static_cast<unsigned>(2 * depth + slice * (1 + extra + depth));
+  }
+  __device__ unsigned raw(int slice) const { return rest(slice) + 1; }
+  __device__ unsigned W(int slice, int c) const { return rest(slice) + static_cast<unsigned>(1 + extra + c); }
+  __host__ __device__ int count() const { return 2 * depth + width * (1 + extra + depth); }
+  // From the last tile of the first slice to the next item of the same warpgroup: what wait_in_turn() must tell apart.
+  __host__ __device__ int widest_gap(int items_at_once) const { return items_at_once * count() - 3 * depth - extra; }
+};
+
 namespace {
 
 constexpr int kGroups = 4, kConsumers = kGroups * kWarpgroup, kThreads = kConsumers + kWarpgroup;
@@ -36,23 +54,6 @@ struct Small {
   float sums[kGroups][4];
 };
 constexpr int kSharedBytes = Tiles::kBytes + static_cast<int>(sizeof(Small)) + 1024;  // the last: alignment
-
-// Numbers of an item's tiles.
-struct ItemTiles {
-  int depth, width, extra;  // tiles of a row of x; slices; raw tiles of a slice
-  unsigned first;
-
-  __device__ unsigned x(int c) const { return first + static_cast<unsigned>(c); }
-  __device__ unsigned y(int c) const { return first + static_cast<unsigned>(depth + c); }
-  __device__ unsigned rest(int slice) const {
-    return first + static_cast<unsigned>(2 * depth + slice * (1 + extra + depth));
-  }
-  __device__ unsigned raw(int slice) const { return rest(slice) + 1; }
-  __device__ unsigned W(int slice, int c) const { return rest(slice) + static_cast<unsigned>(1 + extra + c); }
-  __host__ __device__ int count() const { return 2 * depth + width * (1 + extra + depth); }
-  // From the last tile of the first slice to the next item of the same warpgroup: what wait_in_turn() must tell apart.
-  __host__ __device__ int widest_gap(int items_at_once) const { return items_at_once * count() - 3 * depth - extra; }
-};
 
 // Sum of raw * acc over this warp's 16 rows.
 template <typename E>
