@@ -223,7 +223,7 @@ __device__ void copy_pack(X* to, const X* from) {
   }
 }
 
-// The same for memory that is read once: it is the first to leave the caches.
+// read_pack() of memory that is read once: it is the first to leave the caches.
 template <int V, typename X>
 __device__ Pack<X, V> read_once(const X* from) {
   using P = Pack<X, V>;

@@ -107,6 +107,7 @@ __device__ void load_columns(std::uint32_t (&a)[4][4], std::uint32_t tile, int w
     feature.apply(a[k]);
   }
 }
+
 // B of a product for step k of its contraction: the slot's rows contract, or its columns.
 template <bool kRowsContract>
 __device__ std::uint64_t slot_operand(std::uint32_t slot, int k) {
