@@ -84,8 +84,9 @@ std::size_t workspace(const Problem& p, Algorithm algorithm, int threads, bool i
                                                   : size.template operator()<float>();
 }
 
-// What forward could leave for backward, where that is no more than the keys and values it was made from. Sums and
-// padding go beside them: up to an eighth.
+// What forward could leave for backward, where that is not much more than the keys and values it was made from: to
+// read it takes as long as to make it again. Sums and padding go beside them: up to an eighth. A GPU, which would write
+// and read it once more to make it again, may keep three times as much.
 std::size_t kept_bytes(const Problem& p, Algorithm algorithm) {
   if (algorithm == Algorithm::dense) return 0;
   std::size_t bytes = 0;
@@ -96,7 +97,8 @@ std::size_t kept_bytes(const Problem& p, Algorithm algorithm) {
   else
     bytes = cpu::summary::kept_bytes<float>(p);
   const std::int64_t keys_and_values = p.batch * p.partition.tokens() * p.kv_heads * (p.key_dim + p.value_dim);
-  return bytes <= static_cast<std::size_t>(keys_and_values) * element_size(p.dtype) / 8 * 9 ? bytes : 0;
+  const std::size_t most = static_cast<std::size_t>(keys_and_values) * element_size(p.dtype) / 8 * 9;
+  return bytes <= (p.device == Device::cuda ? 3 : 1) * most ? bytes : 0;
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "cuda/denominator/denominator.hpp"
+#include "cuda/hopper/causal_heads.hpp"
 #include "cuda/hopper/readout.hpp"
 #include "cuda/hopper/resident.hpp"
 #include "cuda/mixing/mixing.hpp"
@@ -45,7 +46,14 @@ class Call {
   bool reference() const { return p_.options.normalizer == Normalizer::reference; }
   bool token_causal() const { return p_.options.masking == Masking::token_causal; }
 
-  // No summary reaches device memory, unless rows of this call lie off 16-byte borders.
+  // No summary has to reach device memory, unless rows of this call lie off 16-byte borders.
+  bool causal_stays_on_chip() const {
+    if constexpr (sizeof(E) == 2) {
+      return !normalized() && hopper::causal_heads_stay_on_chip<E>(shape_);
+    } else {
+      return false;
+    }
+  }
   bool stays_on_chip() const {
     if constexpr (sizeof(E) == 2) {
       return !reference() && !p_.separate_denominator && hopper::stays_on_chip<E>(shape_);
@@ -154,7 +162,7 @@ class Forward : public Call<Math> {
 
   void run(const ForwardArgs& args) {
     this->bind(args.in, args.run);
-    if (run_on_chip(args)) return;
+    if (run_on_chip(args) || run_causal_on_chip(args)) return;
     this->summarize_keys(args.final_state);
     if (apart()) this->find_denominators(denominator_);
     const Shape& shape = this->shape_;
@@ -187,6 +195,29 @@ class Forward : public Call<Math> {
                                                                    .store_factor = store_factor<E>(shape),
                                                                    .normalize = this->normalized()},
                                                                   this->stream_);
+    } else {
+      return false;
+    }
+  }
+
+  // S and S~ reach device memory only for backward, which needs them there.
+  bool run_causal_on_chip(const ForwardArgs& args) {
+    if constexpr (sizeof(E) == 2) {
+      const Shape& shape = this->shape_;
+      const double store = store_factor<E>(shape);
+      const bool keeping = args.kept != nullptr;
+      return args.final_state.S == nullptr && this->causal_stays_on_chip() &&
+             hopper::causal_heads<E>({.shape = shape,
+                                      .x = this->q_,
+                                      .y = this->k_,
+                                      .rest = this->v_,
+                                      .out = token_tensor<E>(args.o, shape.value_dim),
+                                      .summary_factor = store,
+                                      .factor = shape.scale / store,
+                                      .inner_factor = shape.scale,
+                                      .summaries = keeping ? this->S_ : nullptr,
+                                      .mixtures = keeping ? this->mixed_ : nullptr},
+                                     this->stream_);
     } else {
       return false;
     }
@@ -245,9 +276,10 @@ class Backward : public Call<Math> {
     if (args.kept == nullptr) this->summarize_keys({});
     TokenTensor<const E> dU = token_tensor<const E>(args.d_o, this->shape_.value_dim);
     if (this->normalized()) dU = differentiate_normalizer(args);
-    differentiate_summaries(args, dU);
+    const bool has_d_v = differentiate_causal_on_chip(args, dU);
+    if (!has_d_v) differentiate_summaries(args, dU);
     if (args.d_mixing == nullptr) diagonal_ = nullptr;
-    differentiate_tokens(args, dU);
+    differentiate_tokens(args, dU, has_d_v);
     if (args.d_mixing != nullptr) differentiate_mixing(args);
   }
 
@@ -314,6 +346,29 @@ class Backward : public Call<Math> {
     return as_const(dU_);
   }
 
+  // dS~, dS and dv in one pass over the blocks, from the last to the first.
+  bool differentiate_causal_on_chip(const BackwardArgs& args, const TokenTensor<const E>& dU) {
+    if constexpr (sizeof(E) == 2) {
+      const Shape& shape = this->shape_;
+      if (args.d_final.S == nullptr && this->causal_stays_on_chip()) {
+        if (hopper::causal_heads<E>({.shape = shape,
+                                     .reversed = true,
+                                     .x = this->k_,
+                                     .y = this->q_,
+                                     .rest = dU,
+                                     .out = token_tensor<E>(args.d_v, shape.value_dim),
+                                     .summary_factor = shape.scale,
+                                     .inner_factor = shape.scale,
+                                     .summaries = d_mixed_,
+                                     .mixtures = dS_},
+                                    this->stream_))
+          return true;
+        write_weights(shape, this->weights_, this->stream_);  // which forward may have done without
+      }
+    }
+    return false;
+  }
+
   // dS~ from queries and dU, then dS through the mixing; likewise dz~ and dz.
   void differentiate_summaries(const BackwardArgs& args, const TokenTensor<const E>& dU) {
     const Shape& shape = this->shape_;
@@ -356,7 +411,7 @@ class Backward : public Call<Math> {
     }
   }
 
-  void differentiate_tokens(const BackwardArgs& args, const TokenTensor<const E>& dU) {
+  void differentiate_tokens(const BackwardArgs& args, const TokenTensor<const E>& dU, bool has_d_v) {
     const Shape& shape = this->shape_;
     const bool pairs = this->token_causal();
     const bool fused = this->normalized() && !separate();
@@ -410,7 +465,7 @@ class Backward : public Call<Math> {
     bool done = false;
     if constexpr (sizeof(E) == 2) done = hopper::read_out_keys<E>(d_k, d_v, this->stream_);
     if (!done) {
-      read_out<Math>(d_v, this->stream_);
+      if (!has_d_v) read_out<Math>(d_v, this->stream_);
       read_out<Math>(d_k, this->stream_);
     }
     if (separate()) {

@@ -24,9 +24,10 @@ CUtensorMap encode(CUtensorMapDataType type, const void* data, int rank, const c
                    const cuuint64_t* strides, const cuuint32_t* box) {
   CUtensorMap map;
   const cuuint32_t steps[5] = {1, 1, 1, 1, 1};
+  const auto swizzle = box[0] < kBoxColumns ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_128B;
   const auto describe = [&] {
     return encoder()(&map, type, static_cast<cuuint32_t>(rank), const_cast<void*>(data), sizes, strides, box, steps,
-                     CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                     CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
                      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   };
   CUresult status = describe();
@@ -99,7 +100,7 @@ bool find_boxes(const Shape& shape, Boxes& boxes) {
 }
 
 template <typename E>
-CUtensorMap token_map(const TokenTensor<E>& x, int heads, int batch, const Boxes& boxes) {
+CUtensorMap token_map(const TokenTensor<E>& x, int heads, int batch, const Boxes& boxes, int box_columns) {
   const auto token = static_cast<cuuint64_t>(x.token_stride) * sizeof(E);
   const auto columns = static_cast<cuuint64_t>(boxes.sizes[2]), rows = static_cast<cuuint64_t>(boxes.sizes[1]);
   const auto planes = static_cast<cuuint64_t>(boxes.sizes[0]);
@@ -108,8 +109,8 @@ CUtensorMap token_map(const TokenTensor<E>& x, int heads, int batch, const Boxes
   const cuuint64_t strides[4] = {
       token, token * columns, token * columns * rows,
       batch == 1 ? token * columns * rows * planes : static_cast<cuuint64_t>(x.batch_stride) * sizeof(E)};
-  const cuuint32_t box[5] = {kBoxColumns, static_cast<cuuint32_t>(boxes.box[2]), static_cast<cuuint32_t>(boxes.box[1]),
-                             static_cast<cuuint32_t>(boxes.box[0]), 1};
+  const cuuint32_t box[5] = {static_cast<cuuint32_t>(box_columns), static_cast<cuuint32_t>(boxes.box[2]),
+                             static_cast<cuuint32_t>(boxes.box[1]), static_cast<cuuint32_t>(boxes.box[0]), 1};
   return encode(kType<E>, x.data, 5, sizes, strides, box);
 }
 
@@ -130,10 +131,10 @@ bool head_map(const TokenTensor<E>& x, int heads, int batch, const Boxes& boxes,
 }
 
 template <typename E>
-CUtensorMap matrix_map(const E* data, std::int64_t rows, int columns, int box_rows) {
+CUtensorMap matrix_map(const E* data, std::int64_t rows, int columns, int box_rows, int box_columns) {
   const cuuint64_t sizes[2] = {static_cast<cuuint64_t>(columns), static_cast<cuuint64_t>(rows)};
   const cuuint64_t strides[1] = {static_cast<cuuint64_t>(columns) * sizeof(E)};
-  const cuuint32_t box[2] = {kBoxColumns, static_cast<cuuint32_t>(box_rows)};
+  const cuuint32_t box[2] = {static_cast<cuuint32_t>(box_columns), static_cast<cuuint32_t>(box_rows)};
   return encode(kType<E>, data, 2, sizes, strides, box);
 }
 
@@ -148,11 +149,11 @@ CUtensorMap store_map(const E* data, int units, int rows, int columns, int box_r
 }
 
 #define MHLA_INSTANTIATE(E)                                                                           \
-  template CUtensorMap token_map<E>(const TokenTensor<E>&, int, int, const Boxes&);                   \
-  template CUtensorMap token_map<const E>(const TokenTensor<const E>&, int, int, const Boxes&);       \
+  template CUtensorMap token_map<E>(const TokenTensor<E>&, int, int, const Boxes&, int);                   \
+  template CUtensorMap token_map<const E>(const TokenTensor<const E>&, int, int, const Boxes&, int);       \
   template bool head_map<const E>(const TokenTensor<const E>&, int, int, const Boxes&, CUtensorMap&); \
   template CUtensorMap store_map<E>(const E*, int, int, int, int);                                    \
-  template CUtensorMap matrix_map<E>(const E*, std::int64_t, int, int);
+  template CUtensorMap matrix_map<E>(const E*, std::int64_t, int, int, int);
 MHLA_INSTANTIATE(__nv_bfloat16)
 MHLA_INSTANTIATE(__half)
 #undef MHLA_INSTANTIATE

@@ -18,18 +18,18 @@ bool fits(const TokenTensor<E>& x, int heads) {
   return x.vectors && x.token_stride > 0 && (heads == 1 || x.head_stride == x.dim) && x.batch_stride > 0;
 }
 
-// Boxes of kBoxColumns columns of a token tensor.
+// Boxes of kBoxColumns columns of a token tensor, or of fewer: rows of 64 bytes are exchanged as narrow.cuh says.
 template <typename E>
-CUtensorMap token_map(const TokenTensor<E>& x, int heads, int batch, const Boxes& boxes);
+CUtensorMap token_map(const TokenTensor<E>& x, int heads, int batch, const Boxes& boxes, int columns = kBoxColumns);
 
 // All tokens of a head as one box, block by block. Lines and grids of two axes whose batch rows follow each other
 // without gaps; others give false.
 template <typename E>
 bool head_map(const TokenTensor<E>& x, int heads, int batch, const Boxes& boxes, CUtensorMap& map);
 
-// Boxes of `rows` x kBoxColumns of a matrix with `columns` adjacent elements per row.
+// Boxes of `box_rows` x `box_columns` of a matrix with `columns` adjacent elements per row.
 template <typename E>
-CUtensorMap matrix_map(const E* data, std::int64_t rows, int columns, int box_rows);
+CUtensorMap matrix_map(const E* data, std::int64_t rows, int columns, int box_rows, int box_columns = kBoxColumns);
 
 // Boxes of `box_rows` x kBoxColumns of the matrices of a store: `units` groups of `rows` rows of `columns` adjacent
 // elements. Rows past those of a unit are fetched as zeros and not stored.
