@@ -15,13 +15,13 @@ __device__ inline int cluster_rank() {
 __device__ inline void sync_cluster() {
   asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
-// At the barrier of thread block `rank`.
+// At the barrier of thread block `rank`; orders nothing but what this thread has waited for.
 __device__ inline void arrive_at(Barrier* barrier, int rank) {
   asm volatile(
       "{\n"
       ".reg .b32 there;\n"
       "mapa.shared::cluster.u32 there, %0, %1;\n"
-      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\n"
+      "mbarrier.arrive.shared::cluster.b64 _, [there];\n"
       "}\n" ::"r"(shared_address(barrier)),
       "r"(rank)
       : "memory");

@@ -13,16 +13,25 @@ __device__ inline std::uint32_t narrow_piece(std::uint32_t box, int row, int pie
   return box + static_cast<std::uint32_t>(row * kNarrowRowBytes + ((piece ^ (row >> 1 & 3)) << 4));
 }
 
-// The warp's 16 rows from `row` on of a 64-row accumulator, rounded.
-template <typename E>
-__device__ void put_narrow(std::uint32_t box, int row, const float (&acc)[16]) {
+// Where this lane puts its part of a warp's 16 rows from `row` on, in a box at 0.
+__device__ inline std::uint32_t narrow_rows(int row) {
   const int lane = lane_id();
+  return narrow_piece(0, row + (lane & 15), lane >> 4);
+}
+// Those rows of a 64-row accumulator, as pairs of elements, into the box that `address` (narrow_rows() of it) lies in.
+__device__ inline void put_narrow(std::uint32_t address, const std::uint32_t (&pairs)[8]) {
+  store_matrices(address, {pairs[0], pairs[1], pairs[2], pairs[3]});
+  store_matrices(address ^ 32, {pairs[4], pairs[5], pairs[6], pairs[7]});
+}
+// And back.
+__device__ inline void get_narrow(std::uint32_t (&pairs)[8], std::uint32_t address) {
+  std::uint32_t low[4], high[4];
+  load_matrices<false>(low, address);
+  load_matrices<false>(high, address ^ 32);
 #pragma unroll
-  for (int j = 0; j < 4; j += 2) {
-    const std::uint32_t fragment[4] = {pack<E>(acc[j * 4], acc[j * 4 + 1]), pack<E>(acc[j * 4 + 2], acc[j * 4 + 3]),
-                                       pack<E>(acc[j * 4 + 4], acc[j * 4 + 5]),
-                                       pack<E>(acc[j * 4 + 6], acc[j * 4 + 7])};
-    store_matrices(narrow_piece(box, row + (lane & 15), j + (lane >> 4)), fragment);
+  for (int m = 0; m < 4; ++m) {
+    pairs[m] = low[m];
+    pairs[4 + m] = high[m];
   }
 }
 
@@ -31,6 +40,12 @@ __device__ inline std::uint64_t narrow_operand(std::uint32_t address) {
   constexpr std::uint64_t kSwizzled = std::uint64_t{2} << 62;
   constexpr std::uint64_t kEightRows = 8 * kNarrowRowBytes / 16;
   return kSwizzled | kEightRows << 32 | kEightRows << 16 | (address & 0x3FFFF) >> 4;
+}
+
+// An operand `bytes` further on.
+__device__ inline std::uint64_t advance(std::uint64_t operand, int bytes) {
+  const std::uint32_t low = static_cast<std::uint32_t>(operand) + static_cast<std::uint32_t>(bytes / 16);
+  return (operand & ~0xffffffffULL) | low;
 }
 
 // As in instructions.cuh, for 64 x 32; A in registers, or in shared memory stored [k][m].
