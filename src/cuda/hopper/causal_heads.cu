@@ -106,6 +106,13 @@ __device__ float2 unpack(std::uint32_t pair) {
     return {__uint_as_float(pair << 16), __uint_as_float(pair & 0xffff0000U)};
 }
 
+// threadIdx.x, kept in a register instead of asked for again and again.
+__device__ inline int thread_number() {
+  int number;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(number));
+  return number;
+}
+
 // ---- mixing
 
 // 64 rows of a matrix as a thread of a warpgroup has them: accumulators 2 m and 2 m + 1 in number m.
@@ -133,7 +140,7 @@ template <typename E>
 class Slots {
  public:
   __device__ explicit Slots(Memory<E>& memory)
-      : memory_(memory), own_(memory.slots[0] + static_cast<int>(threadIdx.x) * 16) {}
+      : memory_(memory), own_(memory.slots[0] + thread_number() * 16) {}
 
   __device__ Packed get(int slot) const {
     Packed S;
@@ -246,8 +253,8 @@ __device__ void load_weights(Memory<E>& memory, const Params<E>& p, int head) {
 
 template <bool kReversed, typename E>
 __device__ void mix(Memory<E>& memory, const Params<E>& p) {
-  const int warp = static_cast<int>(threadIdx.x) / 32, lane = lane_id();
-  const std::uint32_t rows = narrow_rows(warp * 16);
+  const int lane = thread_number() % 32;
+  const std::uint32_t rows = narrow_rows(static_cast<int>(threadIdx.x) / 32 * 16);
   const Slots<E> slots(memory);
   Packed recent[kGroup - 1];  // the blocks of this group so far
   int loaded = -1;            // the head whose weights are there
@@ -325,7 +332,9 @@ template <bool kReversed, typename E>
 __device__ void read_out(Memory<E>& memory, const Params<E>& p, bool keeping) {
   int stage = warpgroup_id() - 2;
   int warp = static_cast<int>(threadIdx.x) / 32 % 4;
-  const int lane = lane_id();
+  const int lane = thread_number() % 32;
+  // This lane's piece of 16 rows of a tile and of a narrow matrix, relative to where these begin.
+  const std::uint32_t own = box_piece(0, warp * 16 + (lane & 15), lane >> 4), narrow_own = narrow_rows(warp * 16);
   // A query sees keys up to its own; seen from a key, queries from its own on. Masks of pairs of elements, for the 16
   // columns that are this warp's rows; others are seen as a whole or not at all.
   std::uint32_t diagonal[2][2];
@@ -348,17 +357,18 @@ __device__ void read_out(Memory<E>& memory, const Params<E>& p, bool keeping) {
     // What follows from these is cheaper to find again than to keep, for which there are no registers.
     asm volatile("" : "+r"(stage), "+r"(warp));
     const int parity = step.parity(), block = step.block();
-    const std::uint32_t x = shared_address(memory.tokens[stage][0]);
+    const std::uint64_t x = product_operand(shared_address(memory.tokens[stage][0]), 16);
     const std::uint64_t y = product_operand(shared_address(memory.tokens[stage][2]), 16);
     const std::uint64_t rest = narrow_operand(shared_address(memory.rest[stage]));
     const std::uint64_t mixture = narrow_operand(shared_address(memory.mixture[stage]));
 
     wait(memory.tokens_full + stage, parity);
     wait(memory.rest_full + stage, parity);
-    float S[2][16];
+    float S[2][16], products[32];
     product_fence();
     pin(S[0]);
     pin(S[1]);
+    pin(products);
 #pragma unroll
     for (int half = 0; half < 2; ++half)
 #pragma unroll
@@ -366,7 +376,14 @@ __device__ void read_out(Memory<E>& memory, const Params<E>& p, bool keeping) {
         narrow_product<E>(S[half], advance(y, half * kTileBytes + k * 16 * kBoxRowBytes),
                           advance(rest, k * 16 * kNarrowRowBytes), k > 0);
     product_commit();
-    product_wait<0>();
+#pragma unroll
+    for (int k = 0; k < kDepth / 16; ++k) {
+      const int column = k / 4 * kTileBytes + k % 4 * 32;
+      warpgroup_product<E, false, false>(products, advance(x, column), advance(y, column), k > 0);
+    }
+    product_commit();
+
+    product_wait<1>();
     pin(S[0]);
     pin(S[1]);
     if (step.n > 0) wait(memory.summary_empty + (1 - stage), static_cast<int>((step.n - 1) / kStages & 1));
@@ -376,7 +393,8 @@ __device__ void read_out(Memory<E>& memory, const Params<E>& p, bool keeping) {
 #pragma unroll
         for (int m = 0; m < 16; ++m) S[half][m] *= p.summary_factor;
       }
-      put_narrow(shared_address(memory.summary) + narrow_rows(half * 64 + warp * 16), round<E>(S[half]).pairs);
+      put_narrow(shared_address(memory.summary) + narrow_own + static_cast<std::uint32_t>(half * kMatrixBytes / 2),
+                 round<E>(S[half]).pairs);
     }
     if (keeping) fence_shared_writes();
     __syncwarp();
@@ -385,14 +403,7 @@ __device__ void read_out(Memory<E>& memory, const Params<E>& p, bool keeping) {
     std::uint32_t rows[kDepth / 16][4];
 #pragma unroll
     for (int k = 0; k < kDepth / 16; ++k)
-      load_rows(rows[k], x + static_cast<std::uint32_t>(k / 4 * kTileBytes), warp, k % 4);
-    float products[32];
-    product_fence();
-    pin(products);
-#pragma unroll
-    for (int k = 0; k < kDepth / 16; ++k)
-      warpgroup_product<E, false>(products, rows[k], advance(y, k / 4 * kTileBytes + k % 4 * 32), k > 0);
-    product_commit();
+      load_matrices<false>(rows[k], shared_address(memory.tokens[stage][k / 4]) + (own ^ static_cast<std::uint32_t>(k % 4 * 32)));
     product_wait<0>();
     pin(products);
     __syncwarp();
