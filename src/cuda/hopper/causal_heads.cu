@@ -46,13 +46,13 @@ template <typename E>
 struct Memory {
   unsigned char tokens[kStages][kTiles][kTileBytes];
   unsigned char rest[kStages][kRestBytes];
-  unsigned char mixture[kStages][kMatrixBytes];
-  unsigned char summary[kMatrixBytes];  // from the readout to the mixing, and to device memory
+  unsigned char summary[kStages][kMatrixBytes];  // from the readout to the mixing, and to device memory
+  unsigned char mixture[kMatrixBytes];           // the other way, and to device memory
   unsigned char slots[kSlots][kSlotBytes];
   E weights[kMostBlocks][kMostBlocks];  // by place in the order of blocks: of S (column) in T (row)
   Barrier tokens_full[kStages], tokens_empty[kStages], rest_full[kStages], rest_empty[kStages];
-  Barrier mixture_full[kStages], mixture_empty[kStages];
-  Barrier summary_full[kStages], summary_empty[kStages];  // of one place, by turns
+  Barrier summary_full[kStages], summary_empty[kStages];
+  Barrier mixture_full[kStages], mixture_empty[kStages];  // of one place, by turns
 };
 constexpr int kSharedLimit = 227 * 1024;
 static_assert(sizeof(Memory<__half>) <= kSharedLimit);
@@ -260,14 +260,14 @@ __device__ void mix(Memory<E>& memory, const Params<E>& p) {
 
   // Block kPlace of the group that begins with block t0; the summary of the block before it comes first.
   const auto take_block = [&]<int kPlace>(int t0) {
-    const int t = t0 + kPlace, stage = static_cast<int>(n % kStages), parity = static_cast<int>(n / kStages & 1);
+    const int t = t0 + kPlace, stage = static_cast<int>(n % kStages);
+    const int before_stage = 1 - stage, before_parity = static_cast<int>((n - 1) / kStages & 1);
     if (kPlace > 0 || n > 0) {
       Packed last;
-      const unsigned before = n - 1;
-      wait(memory.summary_full + before % kStages, static_cast<int>(before / kStages & 1));
-      get_narrow(last.pairs, shared_address(memory.summary) + rows);
+      wait(memory.summary_full + before_stage, before_parity);
+      get_narrow(last.pairs, shared_address(memory.summary[before_stage]) + rows);
       __syncwarp();
-      if (lane == 0) arrive(memory.summary_empty + before % kStages);
+      if (lane == 0) arrive(memory.summary_empty + before_stage);
       if constexpr (kPlace > 0) recent[kPlace - 1] = last;
       if (t > 0 && t <= kMostBlocks - kGroup) slots.put((t - 1) % kSlots, last);
     }
@@ -291,8 +291,8 @@ __device__ void mix(Memory<E>& memory, const Params<E>& p) {
       const float2 pair = unpack<E>(reinterpret_cast<const std::uint32_t(&)[4]>(weights)[e / 2]);
       add<E>(T, e % 2 == 0 ? pair.x : pair.y, recent[e]);
     }
-    wait(memory.mixture_empty + stage, parity ^ 1);
-    put_narrow(shared_address(memory.mixture[stage]) + rows, round<E>(T).pairs);
+    if (kPlace > 0 || n > 0) wait(memory.mixture_empty + before_stage, before_parity);
+    put_narrow(shared_address(memory.mixture) + rows, round<E>(T).pairs);
     fence_shared_writes();
     __syncwarp();
     if (lane == 0) arrive(memory.mixture_full + stage);
@@ -358,7 +358,7 @@ __device__ void read_out(Memory<E>& memory, const Params<E>& p, bool keeping) {
     const std::uint64_t x = product_operand(shared_address(memory.tokens[stage][0]), 16);
     const std::uint64_t y = product_operand(shared_address(memory.tokens[stage][2]), 16);
     const std::uint64_t rest = narrow_operand(shared_address(memory.rest[stage]));
-    const std::uint64_t mixture = narrow_operand(shared_address(memory.mixture[stage]));
+    const std::uint64_t mixture = narrow_operand(shared_address(memory.mixture));
 
     wait(memory.tokens_full + stage, parity);
     wait(memory.rest_full + stage, parity);
@@ -384,14 +384,14 @@ __device__ void read_out(Memory<E>& memory, const Params<E>& p, bool keeping) {
     product_wait<1>();
     pin(S[0]);
     pin(S[1]);
-    if (step.n > 0) wait(memory.summary_empty + (1 - stage), static_cast<int>((step.n - 1) / kStages & 1));
+    wait(memory.summary_empty + stage, parity ^ 1);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       if (p.summary_factor != 1) {
 #pragma unroll
         for (int m = 0; m < 16; ++m) S[half][m] *= p.summary_factor;
       }
-      put_narrow(shared_address(memory.summary) + narrow_own + static_cast<std::uint32_t>(half * kMatrixBytes / 2),
+      put_narrow(shared_address(memory.summary[stage]) + narrow_own + static_cast<std::uint32_t>(half * kMatrixBytes / 2),
                  round<E>(S[half]).pairs);
     }
     if (keeping) fence_shared_writes();
@@ -551,12 +551,12 @@ __global__ __cluster_dims__(kCluster, 1, 1)
           break;
         case 2:
           if (keeping)
-            store_matrices_of<kReversed>(p, p.summaries, memory.summary, 0, memory.summary_full, memory.summary_empty);
+            store_matrices_of<kReversed>(p, p.summaries, memory.summary[0], kMatrixBytes, memory.summary_full,
+                                         memory.summary_empty);
           break;
         case 3:
           if (keeping)
-            store_matrices_of<kReversed>(p, p.mixtures, memory.mixture[0], kMatrixBytes, memory.mixture_full,
-                                         memory.mixture_empty);
+            store_matrices_of<kReversed>(p, p.mixtures, memory.mixture, 0, memory.mixture_full, memory.mixture_empty);
           break;
       }
     }

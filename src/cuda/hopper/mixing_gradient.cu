@@ -23,7 +23,6 @@ struct Params {
   CUtensorMap d_mixed, S;
   int blocks, row_tiles, box_rows, entry_tiles, shares;  // shares: thread blocks per set of columns
   int stages, items, items_per_unit;
-  int ahead;  // block i sees entries below i + ahead
   float factor;
   float* partial;
 };
@@ -109,8 +108,7 @@ __global__ __launch_bounds__(kThreads, 1) void gradient_kernel(const __grid_cons
 #pragma unroll
     for (int x = 0; x < 32; ++x) {
       const int i = row + x / 2 % 2 * 8, e = column + x / 4 * 8 + x % 2;
-      if (i < p.blocks && e < p.blocks)
-        to[static_cast<std::int64_t>(i) * p.blocks + e] = e < i + p.ahead ? acc[n][x] * p.factor : 0.0F;
+      if (i < p.blocks && e < p.blocks) to[static_cast<std::int64_t>(i) * p.blocks + e] = acc[n][x] * p.factor;
     }
   }
 #endif
@@ -150,32 +148,12 @@ __global__ __launch_bounds__(256) void sums_kernel(const float* d_mixed_z, const
     }
 }
 
-// Terms of d m[i, i] inside blocks: `parts` for each block of each unit.
-struct Diagonal {
-  const float* terms;
-  int parts, units;
-};
-constexpr int kSumElements = 32, kSumShares = 8;  // of a thread block; of the terms of an element
-
-__global__ void sum_kernel(const float* partial, int parts, int blocks, Diagonal diagonal, float* d_mixing) {
-  __shared__ float sums[kSumShares][kSumElements];
-  const int share = static_cast<int>(threadIdx.x) / kSumElements, column = static_cast<int>(threadIdx.x) % kSumElements;
-  const int elements = blocks * blocks, element = static_cast<int>(blockIdx.x) * kSumElements + column;
+__global__ void sum_kernel(const float* partial, int parts, int elements, float* d_mixing) {
+  const int element = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  if (element >= elements) return;
   float sum = 0;
-  if (element < elements) {
-#pragma unroll 4
-    for (int part = share; part < parts; part += kSumShares)
-      sum += partial[static_cast<std::int64_t>(part) * elements + element];
-    const int block = element / blocks;
-    if (diagonal.terms != nullptr && block == element % blocks)
-      for (int unit = share; unit < diagonal.units; unit += kSumShares)
-        for (int part = 0; part < diagonal.parts; ++part)
-          sum += diagonal.terms[(static_cast<std::int64_t>(unit) * blocks + block) * diagonal.parts + part];
-  }
-  sums[share][column] = sum;
-  __syncthreads();
-  if (share > 0 || element >= elements) return;
-  for (int n = 1; n < kSumShares; ++n) sum += sums[n][column];
+#pragma unroll 8
+  for (int part = 0; part < parts; ++part) sum += partial[static_cast<std::int64_t>(part) * elements + element];
   d_mixing[element] = sum;
 }
 
@@ -191,10 +169,10 @@ template <typename E>
 bool mixing_gradient(const MixingGradientArgs<E>& args, cudaStream_t stream) {
   const Shape& shape = args.shape;
   const int blocks = shape.uniform.blocks;
-  const bool masked = shape.masking != Masking::none;
-  if (shape.packed != nullptr || shape.initial > 0 || shape.mixing_per_head || shape.heads != shape.kv_heads ||
-      blocks > kMostBlocks || blocks == 0 || shape.sequences == 0 || shape.mixing_blocks != blocks ||
-      (masked && args.z != nullptr) || args.pairs != nullptr || shape.matrix_size() < kBoxColumns || !available())
+  if (shape.masking != Masking::none || shape.packed != nullptr || shape.initial > 0 || shape.mixing_per_head ||
+      shape.heads != shape.kv_heads || blocks > kMostBlocks || blocks == 0 || shape.sequences == 0 ||
+      shape.mixing_blocks != blocks || args.diagonal != nullptr || args.pairs != nullptr ||
+      shape.matrix_size() < kBoxColumns || !available())
     return false;
   const int units = shape.sequences * shape.heads, columns = static_cast<int>(shape.matrix_size());
   Params p{};
@@ -205,7 +183,6 @@ bool mixing_gradient(const MixingGradientArgs<E>& args, cudaStream_t stream) {
   p.shares = (p.row_tiles + kEntryTiles - 1) / kEntryTiles;
   p.items_per_unit = (columns + kBoxColumns - 1) / kBoxColumns;
   p.items = units * p.items_per_unit;
-  p.ahead = !masked ? blocks : shape.masking == Masking::block_causal ? 1 : 0;
   p.factor = static_cast<float>(args.factor);
   p.partial = args.partial;
   p.d_mixed = store_map(args.d_mixed, units, blocks, columns, p.box_rows);
@@ -221,10 +198,8 @@ bool mixing_gradient(const MixingGradientArgs<E>& args, cudaStream_t stream) {
     launch("mixing gradient of z", sums_kernel, dim3(static_cast<unsigned>(units), tiles, tiles), 256, 0, stream,
            args.d_mixed_z, args.z, blocks, shape.key_pad, args.partial + static_cast<std::int64_t>(parts) * elements);
   }
-  launch("mixing gradient sum", sum_kernel,
-         dim3(static_cast<unsigned>((elements + kSumElements - 1) / kSumElements)), kSumElements * kSumShares, 0, stream,
-         args.partial, parts + (args.z != nullptr ? units : 0), blocks,
-         Diagonal{args.diagonal, args.diagonal_parts, units}, args.d_mixing);
+  launch("mixing gradient sum", sum_kernel, dim3(static_cast<unsigned>((elements + 63) / 64)), 64, 0, stream,
+         args.partial, parts + (args.z != nullptr ? units : 0), elements, args.d_mixing);
   return true;
 }
 
