@@ -366,7 +366,7 @@ TEST(Gpu, SummariesOnTheChipMatchTheProcessor) {
 
 TEST(Gpu, CausalSummariesOnTheChipMatchTheProcessor) {
   unsigned seed = 90;
-  for (const int blocks : {1, 5, 8, 9, 16, 19, 24, 27, 32})
+  for (const int blocks : {1, 8, 9, 19, 27, 32})
     for (const DType dtype : {DType::bf16, DType::f16}) {
       Problem p = causal_heads(dtype, 128, dtype == DType::bf16 ? 256 : 128, blocks);
       p.batch = 3;

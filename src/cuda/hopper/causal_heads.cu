@@ -5,11 +5,12 @@
 //   2, 3  S_i and the readout of every second block
 //   4     a warp each for fetching tokens and `rest`, and for S and T where they are wanted in device memory
 //
-// Mixing. S_i reaches the first two through shared memory. Blocks are taken in groups of eight. Within a group, T_i adds what precedes it in the group, out of registers:
-// a thread always has the same elements of a matrix. Between groups, matrices lie in 16 slots and are mixed by whole
-// groups as products over slots: after blocks 0 to 7 their share of T_8 .. T_15 goes to slots 8 to 15, where S_8 .. S_15
-// replace them one by one; after block 15 the slots, mixed in place, become the shares of T_16 .. T_31; after block 23
-// T_24 .. T_31 gain what blocks 16 to 23 add. A warp only ever touches its own part of the slots.
+// Mixing. S_i and T_i pass between the two through shared memory. Blocks are taken in groups of eight. Within a group,
+// T_i adds what precedes it in the group, out of registers: a thread always has the same elements of a matrix. Between
+// groups, matrices lie in 16 slots and are mixed by whole groups as products over slots: after blocks 0 to 7 their share
+// of T_8 .. T_15 goes to slots 8 to 15, where S_8 .. S_15 replace them one by one; after block 15 the slots, mixed in
+// place, become the shares of T_16 .. T_31; after block 23 T_24 .. T_31 gain what blocks 16 to 23 add. A warp only ever
+// touches its own part of the slots.
 #include <algorithm>
 
 #include "cuda/hopper/causal_heads.hpp"
@@ -107,9 +108,7 @@ __device__ float2 unpack(std::uint32_t pair) {
 }
 
 // threadIdx.x, kept in a register instead of asked for again and again.
-__device__ inline int thread_number() {
-  return __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x), lane_id());
-}
+__device__ inline int thread_number() { return __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x), lane_id()); }
 
 // ---- mixing
 
@@ -137,8 +136,7 @@ __device__ void add(float (&T)[16], float weight, const Packed& S) {
 template <typename E>
 class Slots {
  public:
-  __device__ explicit Slots(Memory<E>& memory)
-      : memory_(memory), own_(memory.slots[0] + thread_number() * 16) {}
+  __device__ explicit Slots(Memory<E>& memory) : memory_(memory), own_(memory.slots[0] + thread_number() * 16) {}
 
   __device__ Packed get(int slot) const {
     Packed S;
@@ -233,7 +231,7 @@ class Slots {
   unsigned char* own_;
 };
 
-// The weights of a unit's head, by all summary threads.
+// The weights of a head, by all threads that mix.
 template <bool kReversed, typename E>
 __device__ void load_weights(Memory<E>& memory, const Params<E>& p, int head) {
   sync_threads(kMixingThreads);
@@ -391,7 +389,7 @@ __device__ void read_out(Memory<E>& memory, const Params<E>& p, bool keeping) {
 #pragma unroll
         for (int m = 0; m < 16; ++m) S[half][m] *= p.summary_factor;
       }
-      put_narrow(shared_address(memory.summary[stage]) + narrow_own + static_cast<std::uint32_t>(half * kMatrixBytes / 2),
+      put_narrow(shared_address(memory.summary[stage]) + narrow_own + half * (kMatrixBytes / 2),
                  round<E>(S[half]).pairs);
     }
     if (keeping) fence_shared_writes();
@@ -401,7 +399,7 @@ __device__ void read_out(Memory<E>& memory, const Params<E>& p, bool keeping) {
     std::uint32_t rows[kDepth / 16][4];
 #pragma unroll
     for (int k = 0; k < kDepth / 16; ++k)
-      load_matrices<false>(rows[k], shared_address(memory.tokens[stage][k / 4]) + (own ^ static_cast<std::uint32_t>(k % 4 * 32)));
+      load_matrices<false>(rows[k], shared_address(memory.tokens[stage][k / 4]) + (own ^ (k % 4 * 32U)));
     product_wait<0>();
     pin(products);
     __syncwarp();
@@ -581,8 +579,8 @@ bool causal_heads_stay_on_chip(const Shape& shape) {
   Boxes boxes;
   constexpr int kColumns = kCluster * kNarrowColumns;
   return shape.masking == Masking::token_causal && is_plain(shape.feature) && shape.heads == shape.kv_heads &&
-         shape.initial == 0 && shape.capacity == kBlock &&
-         shape.uniform.blocks <= kMostBlocks && shape.uniform.tokens == std::int64_t{kBlock} * shape.uniform.blocks &&
+         shape.initial == 0 && shape.capacity == kBlock && shape.uniform.blocks <= kMostBlocks &&
+         shape.uniform.tokens == std::int64_t{kBlock} * shape.uniform.blocks &&
          shape.key_dim == kDepth && shape.value_dim % kColumns == 0 && available() && find_boxes(shape, boxes) &&
          boxes.rows == kBlock &&
          // Fewer leave too many multiprocessors without work.
