@@ -320,8 +320,7 @@ void expect_as_on_the_processor(const OperatorCase& c) {
   const Gradients want = wide.backward(expected.o, threads);
   std::vector<void*> places = {nullptr};
   std::optional<DeviceMemory> kept;
-  if (const std::size_t bytes = plan(c.problem).kept_bytes(); bytes > 0)
-    places.push_back(kept.emplace(bytes).data());
+  if (const std::size_t bytes = plan(c.problem).kept_bytes(); bytes > 0) places.push_back(kept.emplace(bytes).data());
   for (void* const place : places) {
     SCOPED_TRACE(place == nullptr ? "nothing kept" : "summaries kept");
     const Outputs actual = c.forward(2, place);

@@ -1,5 +1,5 @@
-// A thread block takes 32 columns of the summaries of a head through all blocks in order. The thread blocks of a cluster
-// have neighbouring columns and fetch x and y for one another. Roles, by warpgroup:
+// A thread block takes 32 columns of the summaries of a head through all blocks in order. The thread blocks of a
+// cluster have neighbouring columns and fetch x and y for one another. Roles, by warpgroup:
 //
 //   0, 1  64 rows of the mixtures T_i each
 //   2, 3  S_i and the readout of every second block
@@ -7,10 +7,10 @@
 //
 // Mixing. S_i and T_i pass between the two through shared memory. Blocks are taken in groups of eight. Within a group,
 // T_i adds what precedes it in the group, out of registers: a thread always has the same elements of a matrix. Between
-// groups, matrices lie in 16 slots and are mixed by whole groups as products over slots: after blocks 0 to 7 their share
-// of T_8 .. T_15 goes to slots 8 to 15, where S_8 .. S_15 replace them one by one; after block 15 the slots, mixed in
-// place, become the shares of T_16 .. T_31; after block 23 T_24 .. T_31 gain what blocks 16 to 23 add. A warp only ever
-// touches its own part of the slots.
+// groups, matrices lie in 16 slots and are mixed by whole groups as products over slots: after blocks 0 to 7 their
+// share of T_8 .. T_15 goes to slots 8 to 15, where S_8 .. S_15 replace them one by one; after block 15 the slots,
+// mixed in place, become the shares of T_16 .. T_31; after block 23 T_24 .. T_31 gain what blocks 16 to 23 add. A warp
+// only ever touches its own part of the slots.
 #include <algorithm>
 
 #include "cuda/hopper/causal_heads.hpp"
@@ -22,15 +22,16 @@
 namespace mhla::cuda::hopper {
 namespace {
 
-constexpr int kCluster = 2, kEveryone = (1 << kCluster) - 1;
-constexpr int kBlock = 64, kDepth = 128, kMostBlocks = 32, kGroup = 8, kSlots = 16;
+constexpr int kCluster = 2;
+constexpr int kBlock = 64, kDepth = 128, kMostBlocks = 32, kSlots = 16;
+[[maybe_unused]] constexpr int kGroup = 8;  // blocks whose mixtures are made out of registers
 constexpr int kMixingThreads = 2 * kWarpgroup, kConsumers = 4 * kWarpgroup, kThreads = kConsumers + kWarpgroup;
-constexpr int kMixingWarps = kMixingThreads / 32, kReadoutWarps = kWarpgroup / 32;
+[[maybe_unused]] constexpr int kMixingWarps = kMixingThreads / 32, kReadoutWarps = kWarpgroup / 32;
 constexpr int kStages = 2;
 constexpr int kTileBytes = kBlock * kBoxRowBytes, kTiles = 4;  // x, x, y, y
 constexpr int kRestBytes = kBlock * kNarrowRowBytes, kMatrixBytes = kDepth * kNarrowRowBytes;
 constexpr int kSlotBytes = kMatrixBytes + 16;  // the same piece of different slots lies in different banks
-constexpr int kAhead = 4;                      // blocks, from asking the L2 cache for tokens to fetching them
+[[maybe_unused]] constexpr int kAhead = 4;     // blocks, from asking the L2 cache for tokens to fetching them
 
 template <typename E>
 struct Params {
@@ -108,7 +109,9 @@ __device__ float2 unpack(std::uint32_t pair) {
 }
 
 // threadIdx.x, kept in a register instead of asked for again and again.
-__device__ inline int thread_number() { return __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x), lane_id()); }
+[[maybe_unused]] __device__ inline int thread_number() {
+  return __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x), lane_id());
+}
 
 // ---- mixing
 
@@ -311,7 +314,7 @@ __device__ void mix(Memory<E>& memory, const Params<E>& p) {
 // ---- readout
 
 // Lane l of four has piece l of each of them afterwards, so that a lane has 16 adjacent bytes of a row.
-__device__ void exchange_in_quad(std::uint32_t (&pieces)[4]) {
+[[maybe_unused]] __device__ void exchange_in_quad(std::uint32_t (&pieces)[4]) {
   const int lane = lane_id();
 #pragma unroll
   for (int bit = 1; bit <= 2; bit *= 2)
@@ -412,8 +415,8 @@ __device__ void read_out(Memory<E>& memory, const Params<E>& p, bool keeping) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int first = j * 4 + half * 2;
-        pairs[j / 2][j % 2 * 2 + half] = pack<E>(products[first] * weight, products[first + 1] * weight) &
-                                         mask(j / 2 - warp, j % 2, half);
+        pairs[j / 2][j % 2 * 2 + half] =
+            pack<E>(products[first] * weight, products[first + 1] * weight) & mask(j / 2 - warp, j % 2, half);
       }
 
     float out[16];
@@ -479,7 +482,7 @@ __device__ void fetch_tokens(Memory<E>& memory, const Params<E>& p) {
     wait(memory.tokens_empty + step.stage(), step.parity() ^ 1);
     arrive_expecting(full, kTiles * kTileBytes);
     for_own(step.token_place(), [&](int tile, const CUtensorMap& map, const BoxPlace& at) {
-      load_box_for(kEveryone, memory.tokens[step.stage()][tile], map, at, full);
+      load_box_for((1 << kCluster) - 1, memory.tokens[step.stage()][tile], map, at, full);
     });
   }
 }
@@ -528,7 +531,7 @@ __device__ void prepare(Memory<E>& memory, bool keeping) {
 }
 
 template <typename E, bool kReversed>
-__global__ __cluster_dims__(kCluster, 1, 1)
+__global__ MHLA_CLUSTER(kCluster)
     __launch_bounds__(kThreads, 1) void causal_heads_kernel(const __grid_constant__ Params<E> p) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ __align__(1024) unsigned char bytes[];
@@ -580,9 +583,8 @@ bool causal_heads_stay_on_chip(const Shape& shape) {
   constexpr int kColumns = kCluster * kNarrowColumns;
   return shape.masking == Masking::token_causal && is_plain(shape.feature) && shape.heads == shape.kv_heads &&
          shape.initial == 0 && shape.capacity == kBlock && shape.uniform.blocks <= kMostBlocks &&
-         shape.uniform.tokens == std::int64_t{kBlock} * shape.uniform.blocks &&
-         shape.key_dim == kDepth && shape.value_dim % kColumns == 0 && available() && find_boxes(shape, boxes) &&
-         boxes.rows == kBlock &&
+         shape.uniform.tokens == std::int64_t{kBlock} * shape.uniform.blocks && shape.key_dim == kDepth &&
+         shape.value_dim % kColumns == 0 && available() && find_boxes(shape, boxes) && boxes.rows == kBlock &&
          // Fewer leave too many multiprocessors without work.
          shape.sequences * shape.heads * (shape.value_dim / kNarrowColumns) >= multiprocessors() / 2 &&
          static_cast<std::int64_t>(shape.total_blocks) * shape.heads * kDepth < (std::int64_t{1} << 31);

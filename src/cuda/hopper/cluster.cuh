@@ -4,6 +4,13 @@
 
 #include "cuda/hopper/instructions.cuh"
 
+// Of a kernel; chips before Hopper have no clusters, and their compilers refuse the word.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+#define MHLA_CLUSTER(size)
+#else
+#define MHLA_CLUSTER(size) __cluster_dims__(size, 1, 1)
+#endif
+
 namespace mhla::cuda::hopper {
 
 __device__ inline int cluster_rank() {

@@ -52,23 +52,23 @@ __device__ inline std::uint64_t advance(std::uint64_t operand, int bytes) {
 #define MHLA_REGISTERS_16(x)                                                                                  \
   "+f"(x[0]), "+f"(x[1]), "+f"(x[2]), "+f"(x[3]), "+f"(x[4]), "+f"(x[5]), "+f"(x[6]), "+f"(x[7]), "+f"(x[8]), \
       "+f"(x[9]), "+f"(x[10]), "+f"(x[11]), "+f"(x[12]), "+f"(x[13]), "+f"(x[14]), "+f"(x[15])
-#define MHLA_NARROW_PRODUCT(TYPE)                                                                                   \
-  __device__ inline void narrow_product(float(&c)[16], const std::uint32_t(&a)[4], std::uint64_t b, bool add,       \
-                                        TYPE##_tag) {                                                               \
-    asm volatile(                                                                                                   \
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %21, 0;\n"                                                                \
-        "wgmma.mma_async.sync.aligned.m64n32k16.f32." #TYPE "." #TYPE                                               \
-        " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15}, {%16,%17,%18,%19}, %20, p, 1, 1, 1;\n}"          \
-        : MHLA_REGISTERS_16(c)                                                                                      \
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)));                          \
-  }                                                                                                                 \
-  __device__ inline void narrow_product(float(&c)[16], std::uint64_t a, std::uint64_t b, bool add, TYPE##_tag) {    \
-    asm volatile(                                                                                                   \
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %18, 0;\n"                                                                \
-        "wgmma.mma_async.sync.aligned.m64n32k16.f32." #TYPE "." #TYPE                                               \
-        " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15}, %16, %17, p, 1, 1, 1, 1;\n}"                     \
-        : MHLA_REGISTERS_16(c)                                                                                      \
-        : "l"(a), "l"(b), "r"(static_cast<int>(add)));                                                              \
+#define MHLA_NARROW_PRODUCT(TYPE)                                                                                \
+  __device__ inline void narrow_product(float(&c)[16], const std::uint32_t(&a)[4], std::uint64_t b, bool add,    \
+                                        TYPE##_tag) {                                                            \
+    asm volatile(                                                                                                \
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %21, 0;\n"                                                             \
+        "wgmma.mma_async.sync.aligned.m64n32k16.f32." #TYPE "." #TYPE                                            \
+        " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15}, {%16,%17,%18,%19}, %20, p, 1, 1, 1;\n}"       \
+        : MHLA_REGISTERS_16(c)                                                                                   \
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)));                       \
+  }                                                                                                              \
+  __device__ inline void narrow_product(float(&c)[16], std::uint64_t a, std::uint64_t b, bool add, TYPE##_tag) { \
+    asm volatile(                                                                                                \
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %18, 0;\n"                                                             \
+        "wgmma.mma_async.sync.aligned.m64n32k16.f32." #TYPE "." #TYPE                                            \
+        " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15}, %16, %17, p, 1, 1, 1, 1;\n}"                  \
+        : MHLA_REGISTERS_16(c)                                                                                   \
+        : "l"(a), "l"(b), "r"(static_cast<int>(add)));                                                           \
   }
 MHLA_NARROW_PRODUCT(bf16)
 MHLA_NARROW_PRODUCT(f16)

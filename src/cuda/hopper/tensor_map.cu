@@ -149,8 +149,8 @@ CUtensorMap store_map(const E* data, int units, int rows, int columns, int box_r
 }
 
 #define MHLA_INSTANTIATE(E)                                                                           \
-  template CUtensorMap token_map<E>(const TokenTensor<E>&, int, int, const Boxes&, int);                   \
-  template CUtensorMap token_map<const E>(const TokenTensor<const E>&, int, int, const Boxes&, int);       \
+  template CUtensorMap token_map<E>(const TokenTensor<E>&, int, int, const Boxes&, int);              \
+  template CUtensorMap token_map<const E>(const TokenTensor<const E>&, int, int, const Boxes&, int);  \
   template bool head_map<const E>(const TokenTensor<const E>&, int, int, const Boxes&, CUtensorMap&); \
   template CUtensorMap store_map<E>(const E*, int, int, int, int);                                    \
   template CUtensorMap matrix_map<E>(const E*, std::int64_t, int, int, int);
