@@ -73,7 +73,8 @@ class Call {
   void place_summaries(Workspace& memory) {
     S_ = memory.take<E>(call_.entry_rows() * shape_.matrix_size());
     mixed_ = memory.take<E>(call_.mixed_rows() * shape_.matrix_size());
-    weights_ = memory.take<E>(weight_count(shape_));
+    // Causal heads on the chip make no use of weights as elements, so forward leaves none.
+    weights_ = (causal_stays_on_chip() ? workspace_ : memory).take<E>(weight_count(shape_));
     if (normalized()) z_ = memory.take<T>(call_.entry_rows() * shape_.key_pad);
     if (paper()) mixed_z_ = memory.take<T>(call_.mixed_rows() * shape_.key_pad);
   }
@@ -350,21 +351,20 @@ class Backward : public Call<Math> {
   bool differentiate_causal_on_chip(const BackwardArgs& args, const TokenTensor<const E>& dU) {
     if constexpr (sizeof(E) == 2) {
       const Shape& shape = this->shape_;
-      if (args.d_final.S == nullptr && this->causal_stays_on_chip()) {
-        if (hopper::causal_heads<E>({.shape = shape,
-                                     .reversed = true,
-                                     .x = this->k_,
-                                     .y = this->q_,
-                                     .rest = dU,
-                                     .out = token_tensor<E>(args.d_v, shape.value_dim),
-                                     .summary_factor = shape.scale,
-                                     .inner_factor = shape.scale,
-                                     .summaries = d_mixed_,
-                                     .mixtures = dS_},
-                                    this->stream_))
-          return true;
-        write_weights(shape, this->weights_, this->stream_);  // which forward may have done without
-      }
+      if (!this->causal_stays_on_chip()) return false;
+      if (args.d_final.S == nullptr && hopper::causal_heads<E>({.shape = shape,
+                                                                .reversed = true,
+                                                                .x = this->k_,
+                                                                .y = this->q_,
+                                                                .rest = dU,
+                                                                .out = token_tensor<E>(args.d_v, shape.value_dim),
+                                                                .summary_factor = shape.scale,
+                                                                .inner_factor = shape.scale,
+                                                                .summaries = d_mixed_,
+                                                                .mixtures = dS_},
+                                                               this->stream_))
+        return true;
+      if (args.kept != nullptr) write_weights(shape, this->weights_, this->stream_);
     }
     return false;
   }

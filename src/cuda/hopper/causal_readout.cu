@@ -223,8 +223,6 @@ __global__ __launch_bounds__(kThreads, 1) void causal_readout_kernel(const __gri
 #endif
 }
 
-bool is_plain(const Feature& feature) { return feature.map == FeatureMap::identity && feature.eps == 0; }
-
 template <typename E>
 bool suits(const ReadoutArgs<E>& args, Boxes& boxes) {
   const Shape& shape = args.shape;

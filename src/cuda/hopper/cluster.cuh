@@ -22,7 +22,8 @@ __device__ inline int cluster_rank() {
 __device__ inline void sync_cluster() {
   asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
-// At the barrier of thread block `rank`; orders nothing but what this thread has waited for.
+// At the barrier of thread block `rank`, to say that something has been read: what was written here does not become
+// visible there by it.
 __device__ inline void arrive_at(Barrier* barrier, int rank) {
   asm volatile(
       "{\n"

@@ -18,9 +18,11 @@ bool fits(const TokenTensor<E>& x, int heads) {
   return x.vectors && x.token_stride > 0 && (heads == 1 || x.head_stride == x.dim) && x.batch_stride > 0;
 }
 
+inline bool is_plain(const Feature& feature) { return feature.map == FeatureMap::identity && feature.eps == 0; }
+
 // Boxes of kBoxColumns columns of a token tensor, or of fewer: rows of 64 bytes are exchanged as narrow.cuh says.
 template <typename E>
-CUtensorMap token_map(const TokenTensor<E>& x, int heads, int batch, const Boxes& boxes, int columns = kBoxColumns);
+CUtensorMap token_map(const TokenTensor<E>& x, int heads, int batch, const Boxes& boxes, int box_columns = kBoxColumns);
 
 // All tokens of a head as one box, block by block. Lines and grids of two axes whose batch rows follow each other
 // without gaps; others give false.

@@ -1,0 +1,114 @@
+// What the roles of causal_heads.cu share: sizes, shared memory, and the order of blocks.
+#pragma once
+
+#include "cuda/hopper/causal_heads.hpp"
+#include "cuda/hopper/cluster.cuh"
+#include "cuda/hopper/narrow.cuh"
+
+namespace mhla::cuda::hopper::causal {
+
+inline constexpr int kCluster = 2;
+inline constexpr int kBlock = 64, kDepth = 128, kMostBlocks = 32, kSlots = 16;
+inline constexpr int kGroup = 8;  // blocks whose mixtures are made out of registers
+inline constexpr int kMixingThreads = 2 * kWarpgroup, kConsumers = 4 * kWarpgroup, kThreads = kConsumers + kWarpgroup;
+inline constexpr int kMixingWarps = kMixingThreads / 32, kReadoutWarps = kWarpgroup / 32;
+inline constexpr int kStages = 2;  // of tokens, and warpgroups that read out: by turns
+inline constexpr int kTileBytes = kBlock * kBoxRowBytes;
+inline constexpr int kDepthTiles = kDepth / kBoxColumns, kTiles = 2 * kDepthTiles;  // of x, then of y
+inline constexpr int kRestBytes = kBlock * kNarrowRowBytes, kMatrixBytes = kDepth * kNarrowRowBytes;
+inline constexpr int kSlotBytes = kMatrixBytes + 16;  // the same piece of different slots lies in different banks
+inline constexpr int kAhead = 4;                      // blocks, from asking the L2 cache for tokens to fetching them
+
+template <typename E>
+struct Params {
+  CUtensorMap x, y, rest, summaries, mixtures;
+  CausalHeadArgs<E> args;
+  float summary_factor, factor;
+  float pair_factor;  // what `factor` does not make up for
+  int units;          // each a head and the columns of a cluster
+  int parts;          // units of a head
+  int blocks;
+};
+
+template <typename E>
+struct Memory {
+  unsigned char tokens[kStages][kTiles][kTileBytes];
+  unsigned char rest[kStages][kRestBytes];
+  unsigned char summary[kStages][kMatrixBytes];  // from the readout to the mixing, and to device memory
+  unsigned char mixture[kMatrixBytes];           // the other way, and to device memory
+  unsigned char slots[kSlots][kSlotBytes];
+  E weights[kMostBlocks][kMostBlocks];  // by place in the order of blocks: of S (column) in T (row)
+  Barrier tokens_full[kStages], tokens_empty[kStages], rest_full[kStages], rest_empty[kStages];
+  Barrier summary_full[kStages], summary_empty[kStages];
+  // Of one place, in turn: the two warpgroups that read out see every second mixture, and a parity would not tell
+  // those apart.
+  Barrier mixture_full[kStages], mixture_empty[kStages];
+};
+inline constexpr int kSharedLimit = 227 * 1024;
+static_assert(sizeof(Memory<__half>) <= kSharedLimit);
+
+// Where a warp stands: step n is block t of a unit.
+template <typename E, bool kReversed>
+struct Step {
+  const Params<E>& p;
+  unsigned n = 0;
+  int unit, t = 0, stride;
+  int head, sequence, column;  // the first of this thread block's columns of `rest`
+
+  __device__ explicit Step(const Params<E>& params)
+      : p(params), unit(static_cast<int>(blockIdx.x) / kCluster), stride(static_cast<int>(gridDim.x) / kCluster) {
+    locate();
+  }
+  __device__ explicit operator bool() const { return unit < p.units; }
+  __device__ void next(int steps = 1) {
+    n += static_cast<unsigned>(steps);
+    for (t += steps; t >= p.blocks; t -= p.blocks) next_unit();
+  }
+  __device__ void next_unit() {
+    unit += stride;
+    locate();
+  }
+  __device__ int stage() const { return static_cast<int>(n % kStages); }
+  __device__ int parity() const { return static_cast<int>(n / kStages & 1); }
+  __device__ int block() const { return kReversed ? p.blocks - 1 - t : t; }
+  __device__ BoxPlace token_place() const { return {head * kDepth, block() * kBlock, 0, 0, sequence}; }
+  __device__ BoxPlace rest_place() const {
+    return {head * p.args.shape.value_dim + column, block() * kBlock, 0, 0, sequence};
+  }
+  __device__ int matrix_row() const {
+    return static_cast<int>(p.args.shape.mixed_row(p.args.shape.sequence(sequence), head, block())) * kDepth;
+  }
+
+ private:
+  __device__ void locate() {
+    const int flat = unit / p.parts;
+    sequence = flat / p.args.shape.heads;
+    head = flat - sequence * p.args.shape.heads;
+    column = ((unit - flat * p.parts) * kCluster + cluster_rank()) * kNarrowColumns;
+  }
+};
+
+template <typename E>
+__device__ float2 unpack(std::uint32_t pair) {
+  if constexpr (std::is_same_v<E, __half>)
+    return __half22float2(reinterpret_cast<const __half2&>(pair));
+  else
+    return {__uint_as_float(pair << 16), __uint_as_float(pair & 0xffff0000U)};
+}
+
+// threadIdx.x, kept in a register instead of asked for again and again.
+__device__ inline int thread_number() { return __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x), lane_id()); }
+
+// 64 rows of a matrix as a thread of a warpgroup has them: accumulators 2 m and 2 m + 1 in number m.
+struct Packed {
+  std::uint32_t pairs[8];
+};
+template <typename E>
+__device__ Packed rounded(const float (&x)[16]) {
+  Packed packed;
+#pragma unroll
+  for (int m = 0; m < 8; ++m) packed.pairs[m] = pack<E>(x[m * 2], x[m * 2 + 1]);
+  return packed;
+}
+
+}  // namespace mhla::cuda::hopper::causal
