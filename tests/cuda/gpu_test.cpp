@@ -375,6 +375,20 @@ TEST(Gpu, CausalSummariesOnTheChipMatchTheProcessor) {
     }
 }
 
+// Forward made o on the chip and left what that takes; the gradient of a state needs the kernels of single stages.
+TEST(Gpu, BackwardWithStateFollowsAKeptForwardWithout) {
+  Problem p = causal_heads(DType::bf16, 128, 256);
+  p.batch = 5;
+  const OperatorCase without(p, 110), with(p, 110, 0, true);
+  const DeviceMemory kept(plan(p).kept_bytes());
+  const TokenTensor o = without.forward(2, kept.data()).o;
+  const Gradients got = with.backward(o, 2, kept.data()), want = with.backward(o);
+  EXPECT_LE(relative_rms(got.q.values(), want.q.values()), 8e-3) << "d_q";
+  EXPECT_LE(relative_rms(got.k.values(), want.k.values()), 8e-3) << "d_k";
+  EXPECT_LE(relative_rms(got.v.values(), want.v.values()), 8e-3) << "d_v";
+  EXPECT_LE(relative_rms(got.mixing.values(), want.mixing.values()), 8e-3) << "d_mixing";
+}
+
 // As in torch's backward pass: the first thing a thread ever does with the device may be a call, which asks the driver
 // and not the runtime.
 TEST(Gpu, AThreadMayBeginWithACall) {
