@@ -4,6 +4,7 @@
 #include "cuda/hopper/causal_heads.hpp"
 #include "cuda/hopper/cluster.cuh"
 #include "cuda/hopper/narrow.cuh"
+#include "cuda/hopper/ring.cuh"
 
 namespace mhla::cuda::hopper::causal {
 
@@ -13,7 +14,6 @@ inline constexpr int kGroup = 8;  // blocks whose mixtures are made out of regis
 inline constexpr int kMixingThreads = 2 * kWarpgroup, kConsumers = 4 * kWarpgroup, kThreads = kConsumers + kWarpgroup;
 inline constexpr int kMixingWarps = kMixingThreads / 32, kReadoutWarps = kWarpgroup / 32;
 inline constexpr int kStages = 2;  // of tokens, and warpgroups that read out: by turns
-inline constexpr int kTileBytes = kBlock * kBoxRowBytes;
 inline constexpr int kDepthTiles = kDepth / kBoxColumns, kTiles = 2 * kDepthTiles;  // of x, then of y
 inline constexpr int kRestBytes = kBlock * kNarrowRowBytes, kMatrixBytes = kDepth * kNarrowRowBytes;
 inline constexpr int kSlotBytes = kMatrixBytes + 16;  // the same piece of different slots lies in different banks

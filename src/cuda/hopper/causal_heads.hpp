@@ -1,4 +1,4 @@
-// Token-causal heads whose summaries never leave the chip: up to 32 blocks of 64 tokens, keys of 128 columns, the
+// Token-causal heads whose summaries need not leave the chip: up to 32 blocks of 64 tokens, keys of 128 columns, the
 // identity as phi, no normaliser, elements of two bytes.
 //
 //   out_i = factor x_i^T T_i + inner_factor m[i, i] sum_{o visible} (x_i . y_o) rest_o
@@ -25,7 +25,7 @@ struct CausalHeadArgs {
   E* mixtures = nullptr;
 };
 
-// Whether calls of this shape run here, provided their rows lie on 16-byte borders.
+// Whether calls of this shape run here, provided their rows lie on 16-byte borders and no final state is wanted.
 template <typename E>
 bool causal_heads_stay_on_chip(const Shape& shape);
 // False where this call needs the kernels of single stages.

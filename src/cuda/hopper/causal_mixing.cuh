@@ -8,6 +8,8 @@
 // block 23 T_24 .. T_31 gain what blocks 16 to 23 add. A warp only ever touches its own part of the slots.
 #pragma once
 
+#include <utility>
+
 #include "cuda/hopper/causal_heads.cuh"
 
 namespace mhla::cuda::hopper::causal {
