@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "cuda/denominator/denominator.hpp"
+#include "cuda/hopper/causal_gradients.hpp"
 #include "cuda/hopper/causal_heads.hpp"
 #include "cuda/hopper/readout.hpp"
 #include "cuda/hopper/resident.hpp"
@@ -274,13 +275,12 @@ class Backward : public Call<Math> {
   void run(const BackwardArgs& args) {
     this->bind(args.in, args.run);
     if (run_on_chip(args)) return;
-    if (args.kept == nullptr) this->summarize_keys({});
+    if (args.kept == nullptr && !summarize_keys_on_chip()) this->summarize_keys({});
     TokenTensor<const E> dU = token_tensor<const E>(args.d_o, this->shape_.value_dim);
     if (this->normalized()) dU = differentiate_normalizer(args);
-    const bool has_d_v = differentiate_causal_on_chip(args, dU);
-    if (!has_d_v) differentiate_summaries(args, dU);
+    if (!differentiate_summaries_on_chip(args, dU)) differentiate_summaries(args, dU);
     if (args.d_mixing == nullptr) diagonal_ = nullptr;
-    differentiate_tokens(args, dU, has_d_v);
+    if (!differentiate_causal_tokens(args, dU)) differentiate_tokens(args, dU);
     if (args.d_mixing != nullptr) differentiate_mixing(args);
   }
 
@@ -347,24 +347,35 @@ class Backward : public Call<Math> {
     return as_const(dU_);
   }
 
-  // dS~, dS and dv in one pass over the blocks, from the last to the first.
-  bool differentiate_causal_on_chip(const BackwardArgs& args, const TokenTensor<const E>& dU) {
+  // S and S~ in one pass over the blocks.
+  bool summarize_keys_on_chip() {
+    if constexpr (sizeof(E) == 2) {
+      return this->causal_stays_on_chip() && hopper::causal_heads<E>({.shape = this->shape_,
+                                                                      .y = this->k_,
+                                                                      .rest = this->v_,
+                                                                      .summary_factor = store_factor<E>(this->shape_),
+                                                                      .summaries = this->S_,
+                                                                      .mixtures = this->mixed_},
+                                                                     this->stream_);
+    } else {
+      return false;
+    }
+  }
+  // dS~ and dS likewise, from the last block to the first.
+  bool differentiate_summaries_on_chip(const BackwardArgs& args, const TokenTensor<const E>& dU) {
     if constexpr (sizeof(E) == 2) {
       const Shape& shape = this->shape_;
       if (!this->causal_stays_on_chip()) return false;
       if (args.d_final.S == nullptr && hopper::causal_heads<E>({.shape = shape,
                                                                 .reversed = true,
-                                                                .x = this->k_,
                                                                 .y = this->q_,
                                                                 .rest = dU,
-                                                                .out = token_tensor<E>(args.d_v, shape.value_dim),
                                                                 .summary_factor = shape.scale,
-                                                                .inner_factor = shape.scale,
                                                                 .summaries = d_mixed_,
                                                                 .mixtures = dS_},
                                                                this->stream_))
         return true;
-      if (args.kept != nullptr) write_weights(shape, this->weights_, this->stream_);
+      write_weights(shape, this->weights_, this->stream_);
     }
     return false;
   }
@@ -411,7 +422,30 @@ class Backward : public Call<Math> {
     }
   }
 
-  void differentiate_tokens(const BackwardArgs& args, const TokenTensor<const E>& dU, bool has_d_v) {
+  // All gradients of tokens in one pass.
+  bool differentiate_causal_tokens(const BackwardArgs& args, const TokenTensor<const E>& dU) {
+    if constexpr (sizeof(E) == 2) {
+      const Shape& shape = this->shape_;
+      return !this->normalized() && hopper::causal_gradients<E>({.shape = shape,
+                                                                 .q = this->q_,
+                                                                 .k = this->k_,
+                                                                 .v = this->v_,
+                                                                 .d_o = dU,
+                                                                 .mixed = this->mixed_,
+                                                                 .dS = dS_,
+                                                                 .query_factor = shape.scale / store_factor<E>(shape),
+                                                                 .d_q = token_tensor<E>(args.d_q, shape.key_dim),
+                                                                 .d_k = token_tensor<E>(args.d_k, shape.key_dim),
+                                                                 .d_v = token_tensor<E>(args.d_v, shape.value_dim),
+                                                                 .diagonal = diagonal_,
+                                                                 .diagonal_stride = diagonal_parts_},
+                                                                this->stream_);
+    } else {
+      return false;
+    }
+  }
+
+  void differentiate_tokens(const BackwardArgs& args, const TokenTensor<const E>& dU) {
     const Shape& shape = this->shape_;
     const bool pairs = this->token_causal();
     const bool fused = this->normalized() && !separate();
@@ -465,7 +499,7 @@ class Backward : public Call<Math> {
     bool done = false;
     if constexpr (sizeof(E) == 2) done = hopper::read_out_keys<E>(d_k, d_v, this->stream_);
     if (!done) {
-      if (!has_d_v) read_out<Math>(d_v, this->stream_);
+      read_out<Math>(d_v, this->stream_);
       read_out<Math>(d_k, this->stream_);
     }
     if (separate()) {

@@ -148,8 +148,10 @@ const std::vector<Problem>& problems() {
     all.push_back(many_heads(Partition::line(128, 64), DType::bf16, 12, 6, 64));
     all.push_back(many_heads(Partition::line(128, 64), DType::bf16, 6, 24, 32));
     all.push_back(causal_heads(DType::bf16, 64, 128));
-    all.push_back(causal_heads(DType::bf16, 128, 256));
-    all.back().batch = 5;  // enough for summaries to stay on the chip
+    for (const DType dtype : {DType::bf16, DType::f16}) {
+      all.push_back(causal_heads(dtype, 128, 256, dtype == DType::bf16 ? 4 : 9));
+      all.back().batch = 5;  // enough for summaries to stay on the chip
+    }
     return all;
   }();
   return kProblems;

@@ -2,7 +2,7 @@
 // cluster have neighbouring columns and fetch x and y for one another. Roles, by warpgroup:
 //
 //   0, 1  64 rows of the mixtures T_i each
-//   2, 3  S_i and the readout of every second block
+//   2, 3  S_i and the readout of every second block; or, where nothing is read out, 64 rows of S_i each
 //   4     a warp each for fetching tokens and `rest`, and for S and T where they are wanted in device memory
 #include <algorithm>
 
@@ -16,41 +16,26 @@ namespace {
 
 // ---- readout
 
-// Lane l of four has piece l of each of them afterwards, so that a lane has 16 adjacent bytes of a row.
-[[maybe_unused]] __device__ void exchange_in_quad(std::uint32_t (&pieces)[4]) {
-  const int lane = lane_id();
-#pragma unroll
-  for (int bit = 1; bit <= 2; bit *= 2)
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-      if ((i & bit) == 0) {
-        const bool upper = (lane & bit) != 0;
-        const std::uint32_t other = __shfl_xor_sync(0xffffffffu, upper ? pieces[i] : pieces[i | bit], bit);
-        (upper ? pieces[i] : pieces[i | bit]) = other;
-      }
-}
-
-template <bool kReversed, typename E>
-__device__ void read_out(Memory<E>& memory, const Params<E>& p, bool keeping) {
+template <typename E>
+__device__ void read_out(Memory<E, true>& memory, const Params<E>& p, bool keeping) {
   int stage = warpgroup_id() - 2;
   int warp = static_cast<int>(threadIdx.x) / 32 % 4;
   const int lane = thread_number() % 32;
   // This lane's piece of 16 rows of a tile and of a narrow matrix, relative to where these begin.
   const std::uint32_t own = box_piece(0, warp * 16 + (lane & 15), lane >> 4), narrow_own = narrow_rows(warp * 16);
-  // A query sees keys up to its own; seen from a key, queries from its own on. Masks of pairs of elements, for the 16
-  // columns that are this warp's rows; others are seen as a whole or not at all.
+  // A query sees keys up to its own. Masks of pairs of elements, for the 16 columns that are this warp's rows; others
+  // are seen as a whole or not at all.
   std::uint32_t diagonal[2][2];
 #pragma unroll
   for (int n = 0; n < 4; ++n) {
     const int row = (lane >> 2) + n % 2 * 8, column = n / 2 * 8 + (lane & 3) * 2;
-    const auto sees = [&](int c) { return kReversed ? c >= row : c <= row; };
-    diagonal[n / 2][n % 2] = (sees(column) ? 0xffffU : 0) | (sees(column + 1) ? 0xffff0000U : 0);
+    diagonal[n / 2][n % 2] = (column <= row ? 0xffffU : 0) | (column + 1 <= row ? 0xffff0000U : 0);
   }
   const auto mask = [&](int columns_after, int piece, int half) {
     if (columns_after == 0) return diagonal[piece][half];
-    return (columns_after > 0) == kReversed ? ~0U : 0U;
+    return columns_after < 0 ? ~0U : 0U;
   };
-  Step<E, kReversed> step(p);
+  Step<E, true> step(p);
   step.next(stage);
   const auto own_weight = [&] {
     return step ? p.args.shape.template weight<float>(step.head, step.block(), step.block()) : 0.0F;
@@ -59,18 +44,16 @@ __device__ void read_out(Memory<E>& memory, const Params<E>& p, bool keeping) {
     // What follows from these is cheaper to find again than to keep, for which there are no registers.
     asm volatile("" : "+r"(stage), "+r"(warp));
     const int parity = step.parity(), block = step.block();
-    const std::uint64_t x = product_operand(shared_address(memory.tokens[stage][0]), 16);
     const std::uint64_t y = product_operand(shared_address(memory.tokens[stage][kDepthTiles]), 16);
     const std::uint64_t rest = narrow_operand(shared_address(memory.rest[stage]));
-    const std::uint64_t mixture = narrow_operand(shared_address(memory.mixture));
+    const std::uint64_t mixture = narrow_operand(shared_address(memory.mixture_place(stage)));
 
     wait(memory.tokens_full + stage, parity);
     wait(memory.rest_full + stage, parity);
-    float S[2][16], products[32];
+    float S[2][16];
     product_fence();
     pin(S[0]);
     pin(S[1]);
-    pin(products);
 #pragma unroll
     for (int half = 0; half < 2; ++half)
 #pragma unroll
@@ -78,14 +61,11 @@ __device__ void read_out(Memory<E>& memory, const Params<E>& p, bool keeping) {
         narrow_product<E>(S[half], advance(y, half * kTileBytes + k * 16 * kBoxRowBytes),
                           advance(rest, k * 16 * kNarrowRowBytes), k > 0);
     product_commit();
+    std::uint32_t rows[kDepth / 16][4];
 #pragma unroll
-    for (int k = 0; k < kDepth / 16; ++k) {
-      const int column = k / 4 * kTileBytes + k % 4 * 32;
-      warpgroup_product<E, false, false>(products, advance(x, column), advance(y, column), k > 0);
-    }
-    product_commit();
-
-    product_wait<1>();
+    for (int k = 0; k < kDepth / 16; ++k)
+      load_matrices<false>(rows[k], shared_address(memory.tokens[stage][k / 4]) + (own ^ (k % 4 * 32U)));
+    product_wait<0>();
     pin(S[0]);
     pin(S[1]);
     wait(memory.summary_empty + stage, parity ^ 1);
@@ -98,14 +78,18 @@ __device__ void read_out(Memory<E>& memory, const Params<E>& p, bool keeping) {
       put_narrow(shared_address(memory.summary[stage]) + narrow_own + half * (kMatrixBytes / 2),
                  rounded<E>(S[half]).pairs);
     }
+    // With X out of registers, its loads have come back once the products are done, and its place may be fetched into:
+    // an arrival alone does not wait for them.
+    float products[32];
+    product_fence();
+    pin(products);
+#pragma unroll
+    for (int k = 0; k < kDepth / 16; ++k)
+      warpgroup_product<E, false>(products, rows[k], advance(y, k / 4 * kTileBytes + k % 4 * 32), k > 0);
+    product_commit();
     if (keeping) fence_shared_writes();
     __syncwarp();
     if (lane == 0) arrive(memory.summary_full + stage);
-
-    std::uint32_t rows[kDepth / 16][4];
-#pragma unroll
-    for (int k = 0; k < kDepth / 16; ++k)
-      load_matrices<false>(rows[k], shared_address(memory.tokens[stage][k / 4]) + (own ^ (k % 4 * 32U)));
     product_wait<0>();
     pin(products);
     __syncwarp();
@@ -142,27 +126,52 @@ __device__ void read_out(Memory<E>& memory, const Params<E>& p, bool keeping) {
       arrive(memory.rest_empty + stage);
       arrive(memory.mixture_empty + stage);
     }
-    const HeadView<E> head = p.args.out.head(step.sequence, step.head);
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      std::uint32_t pieces[4];
-#pragma unroll
-      for (int j = 0; j < 4; ++j)
-        pieces[j] = pack<E>(out[j * 4 + half * 2] * p.factor, out[j * 4 + half * 2 + 1] * p.factor);
-      exchange_in_quad(pieces);
-      E* const row = head.row(block * kBlock + warp * 16 + half * 8 + (lane >> 2));
-      *reinterpret_cast<uint4*>(row + step.column + (lane & 3) * 8) =
-          make_uint4(pieces[0], pieces[1], pieces[2], pieces[3]);
-    }
+    for (float& x : out) x *= p.factor;
+    put_rows(p.args.out.head(step.sequence, step.head), block * kBlock + warp * 16, step.column, out);
     step.next(kStages);
+  }
+}
+
+// ---- summaries alone: 64 rows each of those two warpgroups
+
+template <typename E>
+__device__ void summarize(Memory<E, false>& memory, const Params<E>& p) {
+  const int half = warpgroup_id() - 2, lane = lane_id();
+  const std::uint32_t own = narrow_rows(half * 64 + static_cast<int>(threadIdx.x) / 32 % 4 * 16);
+  Turn turn;
+  for (Step<E, false> step(p); step; step.next(), turn.next(memory.kTokenStages)) {
+    const std::uint64_t y = product_operand(shared_address(memory.tokens[turn.at][half]), 16);
+    const std::uint64_t rest = narrow_operand(shared_address(memory.rest[turn.at]));
+    wait(memory.tokens_full + turn.at, turn.parity);
+    wait(memory.rest_full + turn.at, turn.parity);
+    float S[16];
+    product_fence();
+    pin(S);
+#pragma unroll
+    for (int k = 0; k < kBlock / 16; ++k)
+      narrow_product<E>(S, advance(y, k * 16 * kBoxRowBytes), advance(rest, k * 16 * kNarrowRowBytes), k > 0);
+    product_commit();
+    product_wait<0>();
+    pin(S);
+    __syncwarp();
+    if (lane < kCluster) arrive_at(memory.tokens_empty + turn.at, lane);
+    if (lane == 0) arrive(memory.rest_empty + turn.at);
+#pragma unroll
+    for (float& x : S) x *= p.summary_factor;
+    wait(memory.summary_empty + step.stage(), step.parity() ^ 1);
+    put_narrow(shared_address(memory.summary[step.stage()]) + own, rounded<E>(S).pairs);
+    fence_shared_writes();
+    __syncwarp();
+    if (lane == 0) arrive(memory.summary_full + step.stage());
   }
 }
 
 // ---- copies, by one thread of a warp each
 
-template <bool kReversed, typename E>
-__device__ void fetch_tokens(Memory<E>& memory, const Params<E>& p) {
-  constexpr int kOwn = kTiles / kCluster;
+template <typename E, bool kReadsOut>
+__device__ void fetch_tokens(Memory<E, kReadsOut>& memory, const Params<E>& p) {
+  constexpr int kTiles = Memory<E, kReadsOut>::kTiles, kOwn = kTiles / kCluster;
   const int first = cluster_rank() * kOwn;
   // f(tile, map, place) for those that this thread block fetches.
   const auto for_own = [&](BoxPlace at, auto&& f) {
@@ -170,45 +179,47 @@ __device__ void fetch_tokens(Memory<E>& memory, const Params<E>& p) {
 #pragma unroll
     for (int n = 0; n < kOwn; ++n) {
       at.column = column + (first + n) % kDepthTiles * kBoxColumns;
-      f(first + n, first + n < kDepthTiles ? p.x : p.y, at);
+      f(first + n, first + n < kTiles - kDepthTiles ? p.x : p.y, at);
     }
   };
-  const auto ask = [&](const Step<E, kReversed>& step) {
+  const auto ask = [&](const Step<E, kReadsOut>& step) {
     if (step)
       for_own(step.token_place(), [&](int, const CUtensorMap& map, const BoxPlace& at) { prefetch_box(map, at); });
   };
-  Step<E, kReversed> ahead(p);
+  Step<E, kReadsOut> ahead(p);
   for (int n = 0; n < kAhead; ++n, ahead.next()) ask(ahead);
-  for (Step<E, kReversed> step(p); step; step.next(), ahead.next()) {
+  Turn turn;
+  for (Step<E, kReadsOut> step(p); step; step.next(), ahead.next(), turn.next(memory.kTokenStages)) {
     ask(ahead);
-    Barrier* const full = memory.tokens_full + step.stage();
-    wait(memory.tokens_empty + step.stage(), step.parity() ^ 1);
+    Barrier* const full = memory.tokens_full + turn.at;
+    wait(memory.tokens_empty + turn.at, turn.parity ^ 1);
     arrive_expecting(full, kTiles * kTileBytes);
     for_own(step.token_place(), [&](int tile, const CUtensorMap& map, const BoxPlace& at) {
-      load_box_for((1 << kCluster) - 1, memory.tokens[step.stage()][tile], map, at, full);
+      load_box_for((1 << kCluster) - 1, memory.tokens[turn.at][tile], map, at, full);
     });
   }
 }
 
-template <bool kReversed, typename E>
-__device__ void fetch_rest(Memory<E>& memory, const Params<E>& p) {
-  Step<E, kReversed> ahead(p);
+template <typename E, bool kReadsOut>
+__device__ void fetch_rest(Memory<E, kReadsOut>& memory, const Params<E>& p) {
+  Step<E, kReadsOut> ahead(p);
   for (int n = 0; n < kAhead; ++n, ahead.next())
     if (ahead) prefetch_box(p.rest, ahead.rest_place());
-  for (Step<E, kReversed> step(p); step; step.next(), ahead.next()) {
+  Turn turn;
+  for (Step<E, kReadsOut> step(p); step; step.next(), ahead.next(), turn.next(memory.kTokenStages)) {
     if (ahead) prefetch_box(p.rest, ahead.rest_place());
-    Barrier* const full = memory.rest_full + step.stage();
-    wait(memory.rest_empty + step.stage(), step.parity() ^ 1);
+    Barrier* const full = memory.rest_full + turn.at;
+    wait(memory.rest_empty + turn.at, turn.parity ^ 1);
     arrive_expecting(full, kRestBytes);
-    load_box(memory.rest[step.stage()], p.rest, step.rest_place(), full);
+    load_box(memory.rest[turn.at], p.rest, step.rest_place(), full);
   }
 }
 
 // Matrices to device memory, from places `pitch` bytes apart.
-template <bool kReversed, typename E>
+template <bool kReadsOut, typename E>
 __device__ void keep_matrices(const Params<E>& p, const CUtensorMap& map, const unsigned char* places, int pitch,
                               Barrier* full, Barrier* empty) {
-  for (Step<E, kReversed> step(p); step; step.next()) {
+  for (Step<E, kReadsOut> step(p); step; step.next()) {
     const int stage = step.stage();
     wait(full + stage, step.parity());
     store_matrix_box(map, step.column, step.matrix_row(), places + stage * pitch);
@@ -218,28 +229,32 @@ __device__ void keep_matrices(const Params<E>& p, const CUtensorMap& map, const 
   }
 }
 
-template <typename E>
-__device__ void prepare(Memory<E>& memory, bool keeping) {
-  for (int stage = 0; stage < kStages; ++stage) {
+template <typename E, bool kReadsOut>
+__device__ void prepare(Memory<E, kReadsOut>& memory, bool keeping) {
+  // Warps that a block's tokens are for, and those that see its mixture.
+  constexpr int kWarps = (kReadsOut ? 1 : 2) * kReadoutWarps, kReaders = kReadsOut ? kReadoutWarps : 0;
+  for (int stage = 0; stage < memory.kTokenStages; ++stage) {
     init_barrier(memory.tokens_full + stage, 1);
-    init_barrier(memory.tokens_empty + stage, kReadoutWarps * kCluster);
+    init_barrier(memory.tokens_empty + stage, kWarps * kCluster);
     init_barrier(memory.rest_full + stage, 1);
-    init_barrier(memory.rest_empty + stage, kReadoutWarps);
+    init_barrier(memory.rest_empty + stage, kWarps);
+  }
+  for (int stage = 0; stage < kStages; ++stage) {
     init_barrier(memory.mixture_full + stage, kMixingWarps);
-    init_barrier(memory.mixture_empty + stage, kReadoutWarps + (keeping ? 1 : 0));
-    init_barrier(memory.summary_full + stage, kReadoutWarps);
+    init_barrier(memory.mixture_empty + stage, kReaders + (keeping ? 1 : 0));
+    init_barrier(memory.summary_full + stage, kWarps);
     init_barrier(memory.summary_empty + stage, kMixingWarps + (keeping ? 1 : 0));
   }
   fence_barrier_init();
 }
 
-template <typename E, bool kReversed>
+template <typename E, bool kReadsOut>
 __global__ MHLA_CLUSTER(kCluster)
     __launch_bounds__(kThreads, 1) void causal_heads_kernel(const __grid_constant__ Params<E> p) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ __align__(1024) unsigned char bytes[];
-  auto& memory = *reinterpret_cast<Memory<E>*>(bytes);
-  const bool keeping = p.args.summaries != nullptr;
+  auto& memory = *reinterpret_cast<Memory<E, kReadsOut>*>(bytes);
+  const bool keeping = !kReadsOut || p.args.summaries != nullptr;
   if (threadIdx.x == 0) prepare(memory, keeping);
   sync_cluster();
 
@@ -248,29 +263,35 @@ __global__ MHLA_CLUSTER(kCluster)
     if (lane_id() == 0) {
       switch (static_cast<int>(threadIdx.x - kConsumers) / 32) {
         case 0:
-          fetch_tokens<kReversed>(memory, p);
+          fetch_tokens(memory, p);
           break;
         case 1:
-          fetch_rest<kReversed>(memory, p);
+          fetch_rest(memory, p);
           break;
         case 2:
           if (keeping)
-            keep_matrices<kReversed>(p, p.summaries, memory.summary[0], kMatrixBytes, memory.summary_full,
+            keep_matrices<kReadsOut>(p, p.summaries, memory.summary[0], kMatrixBytes, memory.summary_full,
                                      memory.summary_empty);
           break;
         case 3:
           if (keeping)
-            keep_matrices<kReversed>(p, p.mixtures, memory.mixture, 0, memory.mixture_full, memory.mixture_empty);
+            keep_matrices<kReadsOut>(p, p.mixtures, memory.mixture[0], memory.kMixtures == 1 ? 0 : kMatrixBytes,
+                                     memory.mixture_full, memory.mixture_empty);
           break;
       }
     }
     __syncwarp();
   } else if (threadIdx.x < kMixingThreads) {
-    take_registers<120>();
-    mix<kReversed>(memory, p);
+    take_registers<kReadsOut ? 120 : 144>();
+    mix(memory, p);
   } else {
-    take_registers<104>();
-    read_out<kReversed>(memory, p, keeping);
+    if constexpr (kReadsOut) {
+      take_registers<104>();
+      read_out(memory, p, keeping);
+    } else {
+      give_registers<80>();
+      summarize(memory, p);
+    }
   }
   sync_cluster();  // others may still fetch for this thread block, or arrive at its barriers
 #endif
@@ -298,8 +319,9 @@ bool causal_heads(const CausalHeadArgs<E>& args, cudaStream_t stream) {
   using namespace causal;
   const Shape& shape = args.shape;
   const int heads = shape.heads;
-  if (!causal_heads_stay_on_chip<E>(shape) || !fits(args.x, heads) || !fits(args.y, heads) || !fits(args.rest, heads) ||
-      !fits(args.out, heads))
+  const bool reads_out = static_cast<bool>(args.out);
+  if (!causal_heads_stay_on_chip<E>(shape) || !fits(args.y, heads) || !fits(args.rest, heads) ||
+      (reads_out && (!fits(args.x, heads) || !fits(args.out, heads))))
     return false;
   Params<E> p{};
   p.args = args;
@@ -311,7 +333,7 @@ bool causal_heads(const CausalHeadArgs<E>& args, cudaStream_t stream) {
   p.blocks = shape.uniform.blocks;
   p.parts = shape.value_dim / kNarrowColumns / kCluster;
   p.units = shape.sequences * heads * p.parts;
-  p.x = token_map(args.x, heads, shape.sequences, boxes);
+  if (reads_out) p.x = token_map(args.x, heads, shape.sequences, boxes);
   p.y = token_map(args.y, heads, shape.sequences, boxes);
   p.rest = token_map(args.rest, heads, shape.sequences, boxes, kNarrowColumns);
   if (args.summaries != nullptr) {
@@ -319,16 +341,16 @@ bool causal_heads(const CausalHeadArgs<E>& args, cudaStream_t stream) {
     p.summaries = matrix_map(args.summaries, rows, shape.value_dim, kDepth, kNarrowColumns);
     p.mixtures = matrix_map(args.mixtures, rows, shape.value_dim, kDepth, kNarrowColumns);
   }
-  const auto run = [&](auto* kernel) {
-    constexpr auto kBytes = sizeof(Memory<E>);
+  const auto run = [&](auto* kernel, std::size_t bytes) {
     const int at_once =
-        clusters_at_once(reinterpret_cast<const void*>(kernel), kCluster, kThreads, static_cast<int>(kBytes));
+        clusters_at_once(reinterpret_cast<const void*>(kernel), kCluster, kThreads, static_cast<int>(bytes));
     if (at_once == 0) return false;
-    launch("causal heads", kernel, dim3(static_cast<unsigned>(std::min(p.units, at_once) * kCluster)), kThreads, kBytes,
+    launch("causal heads", kernel, dim3(static_cast<unsigned>(std::min(p.units, at_once) * kCluster)), kThreads, bytes,
            stream, p);
     return true;
   };
-  return args.reversed ? run(causal_heads_kernel<E, true>) : run(causal_heads_kernel<E, false>);
+  return reads_out ? run(causal_heads_kernel<E, true>, sizeof(Memory<E, true>))
+                   : run(causal_heads_kernel<E, false>, sizeof(Memory<E, false>));
 }
 
 #define MHLA_INSTANTIATE(E)                                 \

@@ -13,8 +13,8 @@ inline constexpr int kBlock = 64, kDepth = 128, kMostBlocks = 32, kSlots = 16;
 inline constexpr int kGroup = 8;  // blocks whose mixtures are made out of registers
 inline constexpr int kMixingThreads = 2 * kWarpgroup, kConsumers = 4 * kWarpgroup, kThreads = kConsumers + kWarpgroup;
 inline constexpr int kMixingWarps = kMixingThreads / 32, kReadoutWarps = kWarpgroup / 32;
-inline constexpr int kStages = 2;  // of tokens, and warpgroups that read out: by turns
-inline constexpr int kDepthTiles = kDepth / kBoxColumns, kTiles = 2 * kDepthTiles;  // of x, then of y
+inline constexpr int kStages = 2;  // of summaries; and warpgroups that read out, by turns
+inline constexpr int kDepthTiles = kDepth / kBoxColumns;
 inline constexpr int kRestBytes = kBlock * kNarrowRowBytes, kMatrixBytes = kDepth * kNarrowRowBytes;
 inline constexpr int kSlotBytes = kMatrixBytes + 16;  // the same piece of different slots lies in different banks
 inline constexpr int kAhead = 4;                      // blocks, from asking the L2 cache for tokens to fetching them
@@ -30,25 +30,30 @@ struct Params {
   int blocks;
 };
 
-template <typename E>
+template <typename E, bool kReadsOut>
 struct Memory {
-  unsigned char tokens[kStages][kTiles][kTileBytes];
-  unsigned char rest[kStages][kRestBytes];
-  unsigned char summary[kStages][kMatrixBytes];  // from the readout to the mixing, and to device memory
-  unsigned char mixture[kMatrixBytes];           // the other way, and to device memory
+  static constexpr int kTokenStages = kReadsOut ? 2 : 3;
+  static constexpr int kTiles = (kReadsOut ? 2 : 1) * kDepthTiles;  // of x where they are read out, then of y
+  static constexpr int kMixtures = kReadsOut ? 1 : 2;
+  unsigned char tokens[kTokenStages][kTiles][kTileBytes];
+  unsigned char rest[kTokenStages][kRestBytes];
+  unsigned char summary[kStages][kMatrixBytes];    // to the warpgroups that mix, and to device memory
+  unsigned char mixture[kMixtures][kMatrixBytes];  // from them, and to device memory
   unsigned char slots[kSlots][kSlotBytes];
   E weights[kMostBlocks][kMostBlocks];  // by place in the order of blocks: of S (column) in T (row)
-  Barrier tokens_full[kStages], tokens_empty[kStages], rest_full[kStages], rest_empty[kStages];
+  Barrier tokens_full[kTokenStages], tokens_empty[kTokenStages], rest_full[kTokenStages], rest_empty[kTokenStages];
   Barrier summary_full[kStages], summary_empty[kStages];
-  // Of one place, in turn: the two warpgroups that read out see every second mixture, and a parity would not tell
-  // those apart.
+  // Two of them for one place, in turn: the two warpgroups that read out see every second mixture, and a parity would
+  // not tell those apart.
   Barrier mixture_full[kStages], mixture_empty[kStages];
+
+  __device__ unsigned char* mixture_place(int stage) { return mixture[kMixtures == 1 ? 0 : stage]; }
 };
 inline constexpr int kSharedLimit = 227 * 1024;
-static_assert(sizeof(Memory<__half>) <= kSharedLimit);
+static_assert(sizeof(Memory<__half, true>) <= kSharedLimit && sizeof(Memory<__half, false>) <= kSharedLimit);
 
 // Where a warp stands: step n is block t of a unit.
-template <typename E, bool kReversed>
+template <typename E, bool kReadsOut>
 struct Step {
   const Params<E>& p;
   unsigned n = 0;
@@ -70,7 +75,7 @@ struct Step {
   }
   __device__ int stage() const { return static_cast<int>(n % kStages); }
   __device__ int parity() const { return static_cast<int>(n / kStages & 1); }
-  __device__ int block() const { return kReversed ? p.blocks - 1 - t : t; }
+  __device__ int block() const { return !kReadsOut && p.args.reversed ? p.blocks - 1 - t : t; }
   __device__ BoxPlace token_place() const { return {head * kDepth, block() * kBlock, 0, 0, sequence}; }
   __device__ BoxPlace rest_place() const {
     return {head * p.args.shape.value_dim + column, block() * kBlock, 0, 0, sequence};

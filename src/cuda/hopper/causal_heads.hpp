@@ -5,7 +5,7 @@
 //   T_i = sum_{e before i} m[i, e] S_e,  S_e = summary_factor sum_{t in e} y_t rest_t^T
 //
 //   o    x = q  y = k  rest = v    S and T are S and S~
-//   dv   x = k  y = q  rest = dU   from the last block to the first: S and T are dS~ and dS
+//   dS        y = q  rest = dU   from the last block to the first, nothing read out: S and T are dS~ and dS
 #pragma once
 
 #include <cuda_runtime.h>
@@ -19,7 +19,7 @@ struct CausalHeadArgs {
   Shape shape;
   bool reversed = false;  // the last block comes first, and m is transposed
   TokenTensor<const E> x{}, y{}, rest{};
-  TokenTensor<E> out{};
+  TokenTensor<E> out{};  // null: only S and T are wanted; reversed: always
   double summary_factor = 1, factor = 1, inner_factor = 1;
   E* summaries = nullptr;  // one row per (sequence, head, block) of the stores; null: not wanted
   E* mixtures = nullptr;

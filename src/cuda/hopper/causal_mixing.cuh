@@ -1,5 +1,5 @@
-// The mixtures T_i of a head as causal_heads.cu takes it, block by block. S_i comes from the readout through shared
-// memory, and T_i goes back the same way.
+// The mixtures T_i of a head as causal_heads.cu takes it, block by block. S_i comes through shared memory, and T_i
+// goes the same way.
 //
 // Blocks are taken in groups of eight. Within a group, T_i adds what precedes it in the group, out of registers: a
 // thread always has the same elements of a matrix. Between groups, matrices lie in 16 slots and are mixed by whole
@@ -24,10 +24,11 @@ __device__ void add_weighted(float (&T)[16], float weight, const Packed& S) {
   }
 }
 
-template <typename E>
+template <typename E, bool kReadsOut>
 class Slots {
  public:
-  __device__ explicit Slots(Memory<E>& memory) : memory_(memory), own_(memory.slots[0] + thread_number() * 16) {}
+  __device__ explicit Slots(Memory<E, kReadsOut>& memory)
+      : memory_(memory), own_(memory.slots[0] + thread_number() * 16) {}
 
   __device__ Packed get(int slot) const {
     Packed S;
@@ -118,31 +119,31 @@ class Slots {
     return *reinterpret_cast<const std::uint32_t*>(&memory_.weights[to][from]);
   }
 
-  Memory<E>& memory_;
+  Memory<E, kReadsOut>& memory_;
   unsigned char* own_;
 };
 
 // The weights of a head, by all threads that mix.
-template <bool kReversed, typename E>
-__device__ void load_weights(Memory<E>& memory, const Params<E>& p, int head) {
+template <typename E, bool kReadsOut>
+__device__ void load_weights(Memory<E, kReadsOut>& memory, const Params<E>& p, int head) {
   sync_threads(kMixingThreads);
 #pragma unroll 1
   for (int n = static_cast<int>(threadIdx.x); n < kMostBlocks * kMostBlocks; n += kMixingThreads) {
     const int to = n / kMostBlocks, from = n % kMostBlocks, last = p.blocks - 1;
     float weight = 0;
     if (from < to && to <= last)
-      weight = kReversed ? p.args.shape.template weight<float>(head, last - from, last - to)
-                         : p.args.shape.template weight<float>(head, to, from);
+      weight = !kReadsOut && p.args.reversed ? p.args.shape.template weight<float>(head, last - from, last - to)
+                                             : p.args.shape.template weight<float>(head, to, from);
     memory.weights[to][from] = to_element<E>(weight);
   }
   sync_threads(kMixingThreads);
 }
 
-template <bool kReversed, typename E>
-__device__ void mix(Memory<E>& memory, const Params<E>& p) {
+template <typename E, bool kReadsOut>
+__device__ void mix(Memory<E, kReadsOut>& memory, const Params<E>& p) {
   const int lane = thread_number() % 32;
   const std::uint32_t rows = narrow_rows(static_cast<int>(threadIdx.x) / 32 * 16);
-  const Slots<E> slots(memory);
+  const Slots<E, kReadsOut> slots(memory);
   Packed recent[kGroup - 1];  // the blocks of this group so far
   int loaded = -1;            // the head whose weights are there
   unsigned n = 0;
@@ -181,17 +182,20 @@ __device__ void mix(Memory<E>& memory, const Params<E>& p) {
       const float2 pair = unpack<E>(reinterpret_cast<const std::uint32_t(&)[4]>(weights)[e / 2]);
       add_weighted<E>(T, e % 2 == 0 ? pair.x : pair.y, recent[e]);
     }
-    if (kPlace > 0 || n > 0) wait(memory.mixture_empty + before_stage, before_parity);
-    put_narrow(shared_address(memory.mixture) + rows, rounded<E>(T).pairs);
+    if constexpr (memory.kMixtures == kStages)
+      wait(memory.mixture_empty + stage, static_cast<int>(n / kStages & 1) ^ 1);
+    else if (kPlace > 0 || n > 0)
+      wait(memory.mixture_empty + before_stage, before_parity);
+    put_narrow(shared_address(memory.mixture_place(stage)) + rows, rounded<E>(T).pairs);
     fence_shared_writes();
     __syncwarp();
     if (lane == 0) arrive(memory.mixture_full + stage);
     ++n;
   };
 
-  for (Step<E, kReversed> step(p); step; step.next_unit()) {
+  for (Step<E, kReadsOut> step(p); step; step.next_unit()) {
     const int head = p.args.shape.mixing_per_head ? step.head : 0;
-    if (head != loaded) load_weights<kReversed>(memory, p, head);
+    if (head != loaded) load_weights(memory, p, head);
     loaded = head;
     for (int t0 = 0; t0 < p.blocks; t0 += kGroup)
       [&]<int... kPlace>(std::integer_sequence<int, kPlace...>) {

@@ -3,6 +3,7 @@
 
 #include "cuda/hopper/instructions.cuh"
 #include "cuda/support/pair_feature.cuh"
+#include "cuda/support/shape.cuh"
 
 namespace mhla::cuda::hopper {
 
@@ -24,6 +25,43 @@ __device__ void put_boxes(std::uint32_t boxes, int box_rows, int row, const floa
                                        pack<E>(acc[j * 4 + 4], acc[j * 4 + 5]),
                                        pack<E>(acc[j * 4 + 6], acc[j * 4 + 7])};
     store_matrices(box_piece(boxes + j / 8 * box_rows * kBoxRowBytes, r, j % 8 + (lane >> 4)), fragment);
+  }
+}
+
+// Lane l of four has piece l of each of them afterwards, so that a lane has 16 adjacent bytes of a row.
+__device__ inline void exchange_in_quad(std::uint32_t (&pieces)[4]) {
+  const int lane = lane_id();
+#pragma unroll
+  for (int bit = 1; bit <= 2; bit *= 2)
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      if ((i & bit) == 0) {
+        const bool upper = (lane & bit) != 0;
+        const std::uint32_t other = __shfl_xor_sync(0xffffffffu, upper ? pieces[i] : pieces[i | bit], bit);
+        (upper ? pieces[i] : pieces[i | bit]) = other;
+      }
+}
+
+// The warp's 16 rows of a 64-row accumulator, rounded, to device memory: rows of 16-byte pieces from (row, column) on.
+template <typename E, int kCount>
+__device__ void put_rows(const HeadView<E>& to, int row, int column, const float (&acc)[kCount]) {
+  const int lane = lane_id();
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    E* const first = to.row(row + half * 8 + (lane >> 2)) + column + (lane & 3) * 8;
+#pragma unroll
+    for (int j = 0; j < kCount / 16; ++j) {
+      std::uint32_t pieces[4];
+#pragma unroll
+      for (int n = 0; n < 4; ++n) {
+        const int at = j * 16 + n * 4 + half * 2;
+        pieces[n] = pack<E>(acc[at], acc[at + 1]);
+      }
+      exchange_in_quad(pieces);
+      asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(first + j * 32), "r"(pieces[0]), "r"(pieces[1]),
+                   "r"(pieces[2]), "r"(pieces[3])
+                   : "memory");
+    }
   }
 }
 

@@ -1,10 +1,12 @@
 // d m[i, e] = sum over sequences and heads of <dS~_i, S_e> + <dz~_i, z_e>. Thread blocks keep their part of the M x M
-// result in registers while 64 columns of dS~ and S at a time stream past, those of all heads one after another; then
-// one ordered sum over thread blocks. More than 128 entries are shared between two kinds of thread blocks.
+// result in registers while columns of dS~ and S stream past, those of all heads one after another; then one ordered
+// sum over thread blocks. Warpgroups share the result, or, where it is one tile of 64 x 64, the columns. More than 128
+// entries are shared between two kinds of thread blocks.
 #include <algorithm>
 
 #include "cuda/hopper/fragments.cuh"
 #include "cuda/hopper/mixing_gradient.hpp"
+#include "cuda/hopper/ring.cuh"
 #include "cuda/hopper/tensor_map.hpp"
 #include "cuda/support/launch.hpp"
 
@@ -12,7 +14,7 @@ namespace mhla::cuda::hopper {
 namespace {
 
 constexpr int kGroups = 4;
-[[maybe_unused]] constexpr int kPairs = 2;  // a group's tiles of 64 x 64
+[[maybe_unused]] constexpr int kPairs = 2;  // a warpgroup's tiles of 64 x 64
 constexpr int kThreads = kGroups * kWarpgroup + 32;
 constexpr int kMostStages = 6;
 constexpr int kEntryTiles = 2;  // of a thread block
@@ -21,8 +23,13 @@ constexpr int kMostParts = 160;  // thread blocks of any device
 
 struct Params {
   CUtensorMap d_mixed, S;
-  int blocks, row_tiles, box_rows, entry_tiles, shares;  // shares: thread blocks per set of columns
+  int blocks, row_tiles, entry_tiles, shares;  // shares: thread blocks per set of columns
+  int boxes;                                   // of 64 columns in an item; several where the result is one tile
+  // From box to box; a product reads whole tiles, and what comes of rows past those of a box is not used.
+  int row_bytes, entry_bytes;
+  int fetched_bytes;  // of a box, rows and entries
   int stages, items, items_per_unit;
+  int ahead;  // block i sees entries below i + ahead
   float factor;
   float* partial;
 };
@@ -36,8 +43,7 @@ __global__ __launch_bounds__(kThreads, 1) void gradient_kernel(const __grid_cons
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ unsigned char unaligned[];
   unsigned char* const shared = unaligned + (1024 - shared_address(unaligned) % 1024) % 1024;
-  const int row_bytes = p.row_tiles * 64 * kBoxRowBytes, entry_bytes = p.entry_tiles * 64 * kBoxRowBytes;
-  const int stage_bytes = row_bytes + entry_bytes;
+  const int box_bytes = p.row_bytes + p.entry_bytes, stage_bytes = p.boxes * box_bytes;
   auto& small = *reinterpret_cast<Small*>(shared + p.stages * stage_bytes);
   const int group = warpgroup_id(), warp = static_cast<int>(threadIdx.x) / 32 % 4;
   if (threadIdx.x == 0) {
@@ -55,12 +61,15 @@ __global__ __launch_bounds__(kThreads, 1) void gradient_kernel(const __grid_cons
   if (group == kGroups) {
     if (lane_id() != 0) return;
     for (int item = part; item < p.items; item += step, turn.next(p.stages)) {
-      const int unit = item / p.items_per_unit, column = (item - unit * p.items_per_unit) * kBoxColumns;
-      unsigned char* const to = shared + turn.at * stage_bytes;
+      const int unit = item / p.items_per_unit;
+      int column = (item - unit * p.items_per_unit) * p.boxes * kBoxColumns;
+      unsigned char* to = shared + turn.at * stage_bytes;
       wait(small.empty + turn.at, turn.parity ^ 1);
-      arrive_expecting(small.full + turn.at, p.box_rows * kBoxRowBytes + entry_bytes);
-      load_unit_box(to, p.d_mixed, column, 0, unit, small.full + turn.at);
-      load_unit_box(to + row_bytes, p.S, column, entry0, unit, small.full + turn.at);
+      arrive_expecting(small.full + turn.at, p.boxes * p.fetched_bytes);
+      for (int box = 0; box < p.boxes; ++box, column += kBoxColumns, to += box_bytes) {
+        load_unit_box(to, p.d_mixed, column, 0, unit, small.full + turn.at);
+        load_unit_box(to + p.row_bytes, p.S, column, entry0, unit, small.full + turn.at);
+      }
     }
     return;
   }
@@ -70,19 +79,20 @@ __global__ __launch_bounds__(kThreads, 1) void gradient_kernel(const __grid_cons
   for (auto& tile : acc)
 #pragma unroll
     for (float& x : tile) x = 0;
-  const int pairs = p.row_tiles * p.entry_tiles;
+  const int pairs = p.row_tiles * p.entry_tiles, products = pairs * p.boxes;
   Turn last;
   bool pending = false;
   for (int item = part; item < p.items; item += step, turn.next(p.stages)) {
     wait(small.full + turn.at, turn.parity);
-    const std::uint32_t rows = shared_address(shared) + static_cast<std::uint32_t>(turn.at * stage_bytes);
-    const std::uint32_t entries = rows + static_cast<std::uint32_t>(row_bytes);
     product_fence();
 #pragma unroll
     for (int n = 0; n < kPairs; ++n) {
-      const int pair = group + n * kGroups;
-      if (pair >= pairs) continue;
+      const int product = group + n * kGroups;
+      if (product >= products) continue;
+      const int box = pairs == 1 ? product : 0, pair = pairs == 1 ? 0 : product;
       const int i = pair % p.row_tiles, e = pair / p.row_tiles;
+      const auto rows = shared_address(shared) + static_cast<std::uint32_t>(turn.at * stage_bytes + box * box_bytes);
+      const auto entries = rows + static_cast<std::uint32_t>(p.row_bytes);
 #pragma unroll
       for (int k = 0; k < 4; ++k)
         warpgroup_product<E, false, false>(
@@ -98,17 +108,19 @@ __global__ __launch_bounds__(kThreads, 1) void gradient_kernel(const __grid_cons
   product_wait<0>();
 #pragma unroll
   for (auto& tile : acc) pin(tile);
-  float* const to = p.partial + static_cast<std::int64_t>(part) * p.blocks * p.blocks;
 #pragma unroll
   for (int n = 0; n < kPairs; ++n) {
-    const int pair = group + n * kGroups;
-    if (pair >= pairs) continue;
+    const int product = group + n * kGroups;
+    if (product >= products) continue;
+    const int box = pairs == 1 ? product : 0, pair = pairs == 1 ? 0 : product;
+    float* const to = p.partial + static_cast<std::int64_t>(part * p.boxes + box) * p.blocks * p.blocks;
     const int row = pair % p.row_tiles * 64 + warp * 16 + (lane_id() >> 2);
     const int column = entry0 + pair / p.row_tiles * 64 + (lane_id() & 3) * 2;
 #pragma unroll
     for (int x = 0; x < 32; ++x) {
       const int i = row + x / 2 % 2 * 8, e = column + x / 4 * 8 + x % 2;
-      if (i < p.blocks && e < p.blocks) to[static_cast<std::int64_t>(i) * p.blocks + e] = acc[n][x] * p.factor;
+      if (i < p.blocks && e < p.blocks)
+        to[static_cast<std::int64_t>(i) * p.blocks + e] = e < i + p.ahead ? acc[n][x] * p.factor : 0.0F;
     }
   }
 #endif
@@ -148,46 +160,75 @@ __global__ __launch_bounds__(256) void sums_kernel(const float* d_mixed_z, const
     }
 }
 
-__global__ void sum_kernel(const float* partial, int parts, int elements, float* d_mixing) {
-  const int element = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
-  if (element >= elements) return;
+// Terms of d m[i, i] inside blocks: `parts` for each block of each (sequence, head).
+struct Diagonal {
+  const float* terms;
+  int parts, units;
+};
+constexpr int kSumElements = 32, kSumShares = 32;  // of a thread block; of the terms of an element
+
+__global__ void sum_kernel(const float* partial, int parts, int blocks, Diagonal diagonal, float* d_mixing) {
+  __shared__ float sums[kSumShares][kSumElements];
+  const int share = static_cast<int>(threadIdx.x) / kSumElements, column = static_cast<int>(threadIdx.x) % kSumElements;
+  const int elements = blocks * blocks, element = static_cast<int>(blockIdx.x) * kSumElements + column;
   float sum = 0;
+  if (element < elements) {
 #pragma unroll 8
-  for (int part = 0; part < parts; ++part) sum += partial[static_cast<std::int64_t>(part) * elements + element];
+    for (int part = share; part < parts; part += kSumShares)
+      sum += partial[static_cast<std::int64_t>(part) * elements + element];
+    const int block = element / blocks;
+    if (diagonal.terms != nullptr && block == element % blocks)
+      for (int unit = share; unit < diagonal.units; unit += kSumShares)
+        for (int part = 0; part < diagonal.parts; ++part)
+          sum += diagonal.terms[(static_cast<std::int64_t>(unit) * blocks + block) * diagonal.parts + part];
+  }
+  sums[share][column] = sum;
+  __syncthreads();
+  if (share > 0 || element >= elements) return;
+  for (int n = 1; n < kSumShares; ++n) sum += sums[n][column];
   d_mixing[element] = sum;
 }
+
+int boxes_of_item(const Shape& shape) { return shape.uniform.blocks <= 64 ? kGroups : 1; }
 
 }  // namespace
 
 std::int64_t mixing_gradient_workspace(const Shape& shape) {
   const std::int64_t blocks = shape.uniform.blocks;
   if (blocks > kMostBlocks) return 0;
-  return (kMostParts + static_cast<std::int64_t>(shape.sequences) * shape.heads) * blocks * blocks;
+  return (boxes_of_item(shape) * kMostParts + static_cast<std::int64_t>(shape.sequences) * shape.heads) * blocks *
+         blocks;
 }
 
 template <typename E>
 bool mixing_gradient(const MixingGradientArgs<E>& args, cudaStream_t stream) {
   const Shape& shape = args.shape;
   const int blocks = shape.uniform.blocks;
-  if (shape.masking != Masking::none || shape.packed != nullptr || shape.initial > 0 || shape.mixing_per_head ||
-      shape.heads != shape.kv_heads || blocks > kMostBlocks || blocks == 0 || shape.sequences == 0 ||
-      shape.mixing_blocks != blocks || args.diagonal != nullptr || args.pairs != nullptr ||
-      shape.matrix_size() < kBoxColumns || !available())
+  const bool masked = shape.masking != Masking::none;
+  if (shape.packed != nullptr || shape.initial > 0 || shape.mixing_per_head || shape.heads != shape.kv_heads ||
+      blocks > kMostBlocks || blocks == 0 || shape.sequences == 0 || shape.mixing_blocks != blocks ||
+      (masked && args.z != nullptr) || args.pairs != nullptr || shape.matrix_size() < kBoxColumns || !available())
     return false;
   const int units = shape.sequences * shape.heads, columns = static_cast<int>(shape.matrix_size());
   Params p{};
   p.blocks = blocks;
   p.row_tiles = (blocks + 63) / 64;
-  p.box_rows = (blocks + 15) / 16 * 16;
   p.entry_tiles = std::min(p.row_tiles, kEntryTiles);
   p.shares = (p.row_tiles + kEntryTiles - 1) / kEntryTiles;
-  p.items_per_unit = (columns + kBoxColumns - 1) / kBoxColumns;
+  p.boxes = boxes_of_item(shape);
+  const int box_rows = (blocks + 15) / 16 * 16, entry_rows = p.boxes > 1 ? box_rows : p.entry_tiles * 64;
+  p.row_bytes = (p.boxes > 1 ? box_rows : p.row_tiles * 64) * kBoxRowBytes;
+  p.entry_bytes = entry_rows * kBoxRowBytes;
+  p.fetched_bytes = (box_rows + entry_rows) * kBoxRowBytes;
+  p.items_per_unit = (columns + p.boxes * kBoxColumns - 1) / (p.boxes * kBoxColumns);
   p.items = units * p.items_per_unit;
+  p.ahead = !masked ? blocks : shape.masking == Masking::block_causal ? 1 : 0;
   p.factor = static_cast<float>(args.factor);
   p.partial = args.partial;
-  p.d_mixed = store_map(args.d_mixed, units, blocks, columns, p.box_rows);
-  p.S = store_map(args.S, units, blocks, columns, p.entry_tiles * 64);
-  const int stage = (p.row_tiles + p.entry_tiles) * 64 * kBoxRowBytes, fixed = static_cast<int>(sizeof(Small)) + 1024;
+  p.d_mixed = store_map(args.d_mixed, units, blocks, columns, box_rows);
+  p.S = store_map(args.S, units, blocks, columns, entry_rows);
+  const int stage = p.boxes * (p.row_bytes + p.entry_bytes);
+  const int fixed = static_cast<int>(sizeof(Small)) + 1024 + (p.boxes > 1 ? kTileBytes : 0);  // alignment; a last tile
   p.stages = stages_that_fit(1, fixed, stage, kMostStages);
   const int parts = std::min({multiprocessors() / p.shares, p.items, kMostParts});
   launch("mixing gradient", gradient_kernel<E>, dim3(static_cast<unsigned>(parts * p.shares)), kThreads,
@@ -196,10 +237,12 @@ bool mixing_gradient(const MixingGradientArgs<E>& args, cudaStream_t stream) {
   if (args.z != nullptr) {
     const auto tiles = static_cast<unsigned>(p.row_tiles);
     launch("mixing gradient of z", sums_kernel, dim3(static_cast<unsigned>(units), tiles, tiles), 256, 0, stream,
-           args.d_mixed_z, args.z, blocks, shape.key_pad, args.partial + static_cast<std::int64_t>(parts) * elements);
+           args.d_mixed_z, args.z, blocks, shape.key_pad,
+           args.partial + static_cast<std::int64_t>(parts) * p.boxes * elements);
   }
-  launch("mixing gradient sum", sum_kernel, dim3(static_cast<unsigned>((elements + 63) / 64)), 64, 0, stream,
-         args.partial, parts + (args.z != nullptr ? units : 0), elements, args.d_mixing);
+  launch("mixing gradient sum", sum_kernel, dim3(static_cast<unsigned>((elements + kSumElements - 1) / kSumElements)),
+         kSumElements * kSumShares, 0, stream, args.partial, parts * p.boxes + (args.z != nullptr ? units : 0), blocks,
+         Diagonal{args.diagonal, args.diagonal_parts, units}, args.d_mixing);
   return true;
 }
 

@@ -1,4 +1,5 @@
-// mixing_gradient() by bulk copies and warpgroup products, for elements of two bytes, up to 256 blocks and no masking.
+// mixing_gradient() by bulk copies and warpgroup products, for elements of two bytes and up to 256 blocks; without
+// masking, or without a normaliser.
 #pragma once
 
 #include "cuda/mixing/mixing.hpp"

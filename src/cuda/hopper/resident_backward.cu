@@ -75,7 +75,6 @@ __device__ void divide(const Memory& memory, const BackwardParams<E>& p, int i, 
       dots[part % 2][k / 2] += y.x * w.x + y.y * w.y;
     }
   }
-  memory.ring.release(n + 2);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
 #pragma unroll
@@ -108,6 +107,7 @@ __device__ void divide(const Memory& memory, const BackwardParams<E>& p, int i, 
     store_matrices(box_piece(d_o, warp * 16 + (lane & 15), k * 2 + (lane >> 4)), b);
   }
   fence_shared_writes();
+  memory.ring.release(n + 2);  // all that was loaded of it is in use
 }
 
 // dq of one block's tiles from its mixture in slot i, which dS~_i then replaces; dz~_i.
