@@ -251,9 +251,7 @@ class Backward : public Call<Math> {
     partial_ =
         this->template take<T>(static_cast<std::int64_t>(mixing_gradient_workspace(shape, shape.uniform.blocks)));
     if (this->token_causal()) {
-      const int narrowest = (shape.key_dim + 63) / 64;  // tiles, in any kernel
-      diagonal_parts_ = std::max(readout_column_tiles(problem.dtype, shape.key_dim, shape.value_pad), narrowest) +
-                        (separate() ? 1 : 0);
+      diagonal_parts_ = readout_column_tiles(problem.dtype, shape.key_dim, shape.value_pad) + (separate() ? 1 : 0);
       diagonal_ = this->template take<T>(mixed * diagonal_parts_);
     }
     if (!this->normalized()) return;

@@ -3,7 +3,7 @@
 //
 //   0, 1  64 rows of the mixtures T_i each
 //   2, 3  S_i and the readout of every second block; or, where nothing is read out, 64 rows of S_i each
-//   4     a warp each for fetching tokens and `rest`, and for S and T where they are wanted in device memory
+//   4     a thread each for fetching tokens and `rest`
 #include <algorithm>
 
 #include "cuda/hopper/causal_mixing.cuh"
@@ -16,8 +16,9 @@ namespace {
 
 // ---- readout
 
-template <typename E>
-__device__ void read_out(Memory<E, true>& memory, const Params<E>& p, bool keeping) {
+// kKeeps: S goes to device memory as well.
+template <bool kKeeps, typename E>
+__device__ void read_out(Memory<E, true>& memory, const Params<E>& p) {
   int stage = warpgroup_id() - 2;
   int warp = static_cast<int>(threadIdx.x) / 32 % 4;
   const int lane = thread_number() % 32;
@@ -46,7 +47,7 @@ __device__ void read_out(Memory<E, true>& memory, const Params<E>& p, bool keepi
     const int parity = step.parity(), block = step.block();
     const std::uint64_t y = product_operand(shared_address(memory.tokens[stage][kDepthTiles]), 16);
     const std::uint64_t rest = narrow_operand(shared_address(memory.rest[stage]));
-    const std::uint64_t mixture = narrow_operand(shared_address(memory.mixture_place(stage)));
+    const std::uint64_t mixture = narrow_operand(shared_address(memory.mixture));
 
     wait(memory.tokens_full + stage, parity);
     wait(memory.rest_full + stage, parity);
@@ -75,8 +76,9 @@ __device__ void read_out(Memory<E, true>& memory, const Params<E>& p, bool keepi
 #pragma unroll
         for (int m = 0; m < 16; ++m) S[half][m] *= p.summary_factor;
       }
-      put_narrow(shared_address(memory.summary[stage]) + narrow_own + half * (kMatrixBytes / 2),
-                 rounded<E>(S[half]).pairs);
+      const Packed packed = rounded<E>(S[half]);
+      put_narrow(shared_address(memory.summary[stage]) + narrow_own + half * (kMatrixBytes / 2), packed.pairs);
+      if constexpr (kKeeps) step.keep(p.args.summaries, step.t, half * 64 + warp * 16, packed);
     }
     // With X out of registers, its loads have come back once the products are done, and its place may be fetched into:
     // an arrival alone does not wait for them.
@@ -87,7 +89,6 @@ __device__ void read_out(Memory<E, true>& memory, const Params<E>& p, bool keepi
     for (int k = 0; k < kDepth / 16; ++k)
       warpgroup_product<E, false>(products, rows[k], advance(y, k / 4 * kTileBytes + k % 4 * 32), k > 0);
     product_commit();
-    if (keeping) fence_shared_writes();
     __syncwarp();
     if (lane == 0) arrive(memory.summary_full + stage);
     product_wait<0>();
@@ -137,8 +138,8 @@ __device__ void read_out(Memory<E, true>& memory, const Params<E>& p, bool keepi
 
 template <typename E>
 __device__ void summarize(Memory<E, false>& memory, const Params<E>& p) {
-  const int half = warpgroup_id() - 2, lane = lane_id();
-  const std::uint32_t own = narrow_rows(half * 64 + static_cast<int>(threadIdx.x) / 32 % 4 * 16);
+  const int half = warpgroup_id() - 2, lane = lane_id(), row = half * 64 + static_cast<int>(threadIdx.x) / 32 % 4 * 16;
+  const std::uint32_t own = narrow_rows(row);
   Turn turn;
   for (Step<E, false> step(p); step; step.next(), turn.next(memory.kTokenStages)) {
     const std::uint64_t y = product_operand(shared_address(memory.tokens[turn.at][half]), 16);
@@ -159,11 +160,12 @@ __device__ void summarize(Memory<E, false>& memory, const Params<E>& p) {
     if (lane == 0) arrive(memory.rest_empty + turn.at);
 #pragma unroll
     for (float& x : S) x *= p.summary_factor;
+    const Packed packed = rounded<E>(S);
     wait(memory.summary_empty + step.stage(), step.parity() ^ 1);
-    put_narrow(shared_address(memory.summary[step.stage()]) + own, rounded<E>(S).pairs);
-    fence_shared_writes();
+    put_narrow(shared_address(memory.summary[step.stage()]) + own, packed.pairs);
     __syncwarp();
     if (lane == 0) arrive(memory.summary_full + step.stage());
+    step.keep(p.args.summaries, step.t, row, packed);
   }
 }
 
@@ -215,24 +217,9 @@ __device__ void fetch_rest(Memory<E, kReadsOut>& memory, const Params<E>& p) {
   }
 }
 
-// Matrices to device memory, from places `pitch` bytes apart.
-template <bool kReadsOut, typename E>
-__device__ void keep_matrices(const Params<E>& p, const CUtensorMap& map, const unsigned char* places, int pitch,
-                              Barrier* full, Barrier* empty) {
-  for (Step<E, kReadsOut> step(p); step; step.next()) {
-    const int stage = step.stage();
-    wait(full + stage, step.parity());
-    store_matrix_box(map, step.column, step.matrix_row(), places + stage * pitch);
-    commit_stores();
-    wait_stores_read();
-    arrive(empty + stage);
-  }
-}
-
 template <typename E, bool kReadsOut>
-__device__ void prepare(Memory<E, kReadsOut>& memory, bool keeping) {
-  // Warps that a block's tokens are for, and those that see its mixture.
-  constexpr int kWarps = (kReadsOut ? 1 : 2) * kReadoutWarps, kReaders = kReadsOut ? kReadoutWarps : 0;
+__device__ void prepare(Memory<E, kReadsOut>& memory) {
+  constexpr int kWarps = (kReadsOut ? 1 : 2) * kReadoutWarps;  // that a block's tokens are for
   for (int stage = 0; stage < memory.kTokenStages; ++stage) {
     init_barrier(memory.tokens_full + stage, 1);
     init_barrier(memory.tokens_empty + stage, kWarps * kCluster);
@@ -241,53 +228,34 @@ __device__ void prepare(Memory<E, kReadsOut>& memory, bool keeping) {
   }
   for (int stage = 0; stage < kStages; ++stage) {
     init_barrier(memory.mixture_full + stage, kMixingWarps);
-    init_barrier(memory.mixture_empty + stage, kReaders + (keeping ? 1 : 0));
+    init_barrier(memory.mixture_empty + stage, kReadoutWarps);
     init_barrier(memory.summary_full + stage, kWarps);
-    init_barrier(memory.summary_empty + stage, kMixingWarps + (keeping ? 1 : 0));
+    init_barrier(memory.summary_empty + stage, kMixingWarps);
   }
   fence_barrier_init();
 }
 
-template <typename E, bool kReadsOut>
+template <typename E, bool kReadsOut, bool kKeeps>
 __global__ MHLA_CLUSTER(kCluster)
     __launch_bounds__(kThreads, 1) void causal_heads_kernel(const __grid_constant__ Params<E> p) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ __align__(1024) unsigned char bytes[];
   auto& memory = *reinterpret_cast<Memory<E, kReadsOut>*>(bytes);
-  const bool keeping = !kReadsOut || p.args.summaries != nullptr;
-  if (threadIdx.x == 0) prepare(memory, keeping);
+  if (threadIdx.x == 0) prepare(memory);
   sync_cluster();
 
   if (threadIdx.x >= kConsumers) {
     give_registers<32>();
-    if (lane_id() == 0) {
-      switch (static_cast<int>(threadIdx.x - kConsumers) / 32) {
-        case 0:
-          fetch_tokens(memory, p);
-          break;
-        case 1:
-          fetch_rest(memory, p);
-          break;
-        case 2:
-          if (keeping)
-            keep_matrices<kReadsOut>(p, p.summaries, memory.summary[0], kMatrixBytes, memory.summary_full,
-                                     memory.summary_empty);
-          break;
-        case 3:
-          if (keeping)
-            keep_matrices<kReadsOut>(p, p.mixtures, memory.mixture[0], memory.kMixtures == 1 ? 0 : kMatrixBytes,
-                                     memory.mixture_full, memory.mixture_empty);
-          break;
-      }
-    }
+    if (threadIdx.x == kConsumers) fetch_tokens(memory, p);
+    if (threadIdx.x == kConsumers + 32) fetch_rest(memory, p);
     __syncwarp();
   } else if (threadIdx.x < kMixingThreads) {
     take_registers<kReadsOut ? 120 : 144>();
-    mix(memory, p);
+    mix<kKeeps>(memory, p);
   } else {
     if constexpr (kReadsOut) {
       take_registers<104>();
-      read_out(memory, p, keeping);
+      read_out<kKeeps>(memory, p);
     } else {
       give_registers<80>();
       summarize(memory, p);
@@ -336,11 +304,6 @@ bool causal_heads(const CausalHeadArgs<E>& args, cudaStream_t stream) {
   if (reads_out) p.x = token_map(args.x, heads, shape.sequences, boxes);
   p.y = token_map(args.y, heads, shape.sequences, boxes);
   p.rest = token_map(args.rest, heads, shape.sequences, boxes, kNarrowColumns);
-  if (args.summaries != nullptr) {
-    const std::int64_t rows = static_cast<std::int64_t>(shape.total_blocks) * heads * kDepth;
-    p.summaries = matrix_map(args.summaries, rows, shape.value_dim, kDepth, kNarrowColumns);
-    p.mixtures = matrix_map(args.mixtures, rows, shape.value_dim, kDepth, kNarrowColumns);
-  }
   const auto run = [&](auto* kernel, std::size_t bytes) {
     const int at_once =
         clusters_at_once(reinterpret_cast<const void*>(kernel), kCluster, kThreads, static_cast<int>(bytes));
@@ -349,8 +312,9 @@ bool causal_heads(const CausalHeadArgs<E>& args, cudaStream_t stream) {
            stream, p);
     return true;
   };
-  return reads_out ? run(causal_heads_kernel<E, true>, sizeof(Memory<E, true>))
-                   : run(causal_heads_kernel<E, false>, sizeof(Memory<E, false>));
+  if (!reads_out) return run(causal_heads_kernel<E, false, true>, sizeof(Memory<E, false>));
+  return args.summaries != nullptr ? run(causal_heads_kernel<E, true, true>, sizeof(Memory<E, true>))
+                                   : run(causal_heads_kernel<E, true, false>, sizeof(Memory<E, true>));
 }
 
 #define MHLA_INSTANTIATE(E)                                 \

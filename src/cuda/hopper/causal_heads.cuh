@@ -21,7 +21,7 @@ inline constexpr int kAhead = 4;                      // blocks, from asking the
 
 template <typename E>
 struct Params {
-  CUtensorMap x, y, rest, summaries, mixtures;
+  CUtensorMap x, y, rest;
   CausalHeadArgs<E> args;
   float summary_factor, factor;
   float pair_factor;  // what `factor` does not make up for
@@ -32,25 +32,34 @@ struct Params {
 
 template <typename E, bool kReadsOut>
 struct Memory {
-  static constexpr int kTokenStages = kReadsOut ? 2 : 3;
+  static constexpr int kTokenStages = kReadsOut ? 2 : 4;
   static constexpr int kTiles = (kReadsOut ? 2 : 1) * kDepthTiles;  // of x where they are read out, then of y
-  static constexpr int kMixtures = kReadsOut ? 1 : 2;
   unsigned char tokens[kTokenStages][kTiles][kTileBytes];
   unsigned char rest[kTokenStages][kRestBytes];
-  unsigned char summary[kStages][kMatrixBytes];    // to the warpgroups that mix, and to device memory
-  unsigned char mixture[kMixtures][kMatrixBytes];  // from them, and to device memory
-  unsigned char slots[kSlots][kSlotBytes];
+  unsigned char summary[kStages][kMatrixBytes];          // to the warpgroups that mix
+  unsigned char mixture[kReadsOut ? kMatrixBytes : 16];  // from them, where it is read out
+  alignas(16) unsigned char slots[kSlots][kSlotBytes];
   E weights[kMostBlocks][kMostBlocks];  // by place in the order of blocks: of S (column) in T (row)
   Barrier tokens_full[kTokenStages], tokens_empty[kTokenStages], rest_full[kTokenStages], rest_empty[kTokenStages];
   Barrier summary_full[kStages], summary_empty[kStages];
-  // Two of them for one place, in turn: the two warpgroups that read out see every second mixture, and a parity would
-  // not tell those apart.
+  // Of one place, in turn: the two warpgroups that read out see every second mixture, and a parity would not tell
+  // those apart.
   Barrier mixture_full[kStages], mixture_empty[kStages];
-
-  __device__ unsigned char* mixture_place(int stage) { return mixture[kMixtures == 1 ? 0 : stage]; }
 };
 inline constexpr int kSharedLimit = 227 * 1024;
 static_assert(sizeof(Memory<__half, true>) <= kSharedLimit && sizeof(Memory<__half, false>) <= kSharedLimit);
+
+// 64 rows of a matrix as a thread of a warpgroup has them: accumulators 2 m and 2 m + 1 in number m.
+struct Packed {
+  std::uint32_t pairs[8];
+};
+template <typename E>
+__device__ Packed rounded(const float (&x)[16]) {
+  Packed packed;
+#pragma unroll
+  for (int m = 0; m < 8; ++m) packed.pairs[m] = pack<E>(x[m * 2], x[m * 2 + 1]);
+  return packed;
+}
 
 // Where a warp stands: step n is block t of a unit.
 template <typename E, bool kReadsOut>
@@ -75,16 +84,28 @@ struct Step {
   }
   __device__ int stage() const { return static_cast<int>(n % kStages); }
   __device__ int parity() const { return static_cast<int>(n / kStages & 1); }
-  __device__ int block() const { return !kReadsOut && p.args.reversed ? p.blocks - 1 - t : t; }
+  __device__ int block() const { return block(t); }
   __device__ BoxPlace token_place() const { return {head * kDepth, block() * kBlock, 0, 0, sequence}; }
   __device__ BoxPlace rest_place() const {
     return {head * p.args.shape.value_dim + column, block() * kBlock, 0, 0, sequence};
   }
-  __device__ int matrix_row() const {
-    return static_cast<int>(p.args.shape.mixed_row(p.args.shape.sequence(sequence), head, block())) * kDepth;
+  // A warp's 16 rows from `row` on of this thread block's part of a matrix, to the store of these.
+  __device__ void keep(E* store, int place, int row, const Packed& x) const {
+    const Shape& shape = p.args.shape;
+    const int pitch = shape.value_dim, lane = lane_id();
+    const std::int64_t matrix = shape.mixed_row(shape.sequence(sequence), head, block(place));
+    E* const first = store + (matrix * kDepth + row + (lane >> 2)) * pitch + column + (lane & 3) * 8;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      std::uint32_t pieces[4];
+#pragma unroll
+      for (int n = 0; n < 4; ++n) pieces[n] = x.pairs[n * 2 + half];
+      put_in_quad(first + half * 8 * pitch, pieces);
+    }
   }
 
  private:
+  __device__ int block(int place) const { return !kReadsOut && p.args.reversed ? p.blocks - 1 - place : place; }
   __device__ void locate() {
     const int flat = unit / p.parts;
     sequence = flat / p.args.shape.heads;
@@ -103,17 +124,5 @@ __device__ float2 unpack(std::uint32_t pair) {
 
 // threadIdx.x, kept in a register instead of asked for again and again.
 __device__ inline int thread_number() { return __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x), lane_id()); }
-
-// 64 rows of a matrix as a thread of a warpgroup has them: accumulators 2 m and 2 m + 1 in number m.
-struct Packed {
-  std::uint32_t pairs[8];
-};
-template <typename E>
-__device__ Packed rounded(const float (&x)[16]) {
-  Packed packed;
-#pragma unroll
-  for (int m = 0; m < 8; ++m) packed.pairs[m] = pack<E>(x[m * 2], x[m * 2 + 1]);
-  return packed;
-}
 
 }  // namespace mhla::cuda::hopper::causal

@@ -139,7 +139,8 @@ __device__ void load_weights(Memory<E, kReadsOut>& memory, const Params<E>& p, i
   sync_threads(kMixingThreads);
 }
 
-template <typename E, bool kReadsOut>
+// kKeeps: T goes to device memory as well.
+template <bool kKeeps, typename E, bool kReadsOut>
 __device__ void mix(Memory<E, kReadsOut>& memory, const Params<E>& p) {
   const int lane = thread_number() % 32;
   const std::uint32_t rows = narrow_rows(static_cast<int>(threadIdx.x) / 32 * 16);
@@ -149,7 +150,7 @@ __device__ void mix(Memory<E, kReadsOut>& memory, const Params<E>& p) {
   unsigned n = 0;
 
   // Block kPlace of the group that begins with block t0; the summary of the block before it comes first.
-  const auto take_block = [&]<int kPlace>(int t0) {
+  const auto take_block = [&]<int kPlace>(int t0, const Step<E, kReadsOut>& unit) {
     const int t = t0 + kPlace, stage = static_cast<int>(n % kStages);
     static_assert(kStages == 2);
     const int before_stage = 1 - stage, before_parity = static_cast<int>((n - 1) / kStages & 1);
@@ -182,14 +183,15 @@ __device__ void mix(Memory<E, kReadsOut>& memory, const Params<E>& p) {
       const float2 pair = unpack<E>(reinterpret_cast<const std::uint32_t(&)[4]>(weights)[e / 2]);
       add_weighted<E>(T, e % 2 == 0 ? pair.x : pair.y, recent[e]);
     }
-    if constexpr (memory.kMixtures == kStages)
-      wait(memory.mixture_empty + stage, static_cast<int>(n / kStages & 1) ^ 1);
-    else if (kPlace > 0 || n > 0)
-      wait(memory.mixture_empty + before_stage, before_parity);
-    put_narrow(shared_address(memory.mixture_place(stage)) + rows, rounded<E>(T).pairs);
-    fence_shared_writes();
-    __syncwarp();
-    if (lane == 0) arrive(memory.mixture_full + stage);
+    const Packed mixture = rounded<E>(T);
+    if constexpr (kReadsOut) {
+      if (kPlace > 0 || n > 0) wait(memory.mixture_empty + before_stage, before_parity);
+      put_narrow(shared_address(memory.mixture) + rows, mixture.pairs);
+      fence_shared_writes();
+      __syncwarp();
+      if (lane == 0) arrive(memory.mixture_full + stage);
+    }
+    if constexpr (kKeeps) unit.keep(p.args.mixtures, t, static_cast<int>(threadIdx.x) / 32 * 16, mixture);
     ++n;
   };
 
@@ -199,7 +201,7 @@ __device__ void mix(Memory<E, kReadsOut>& memory, const Params<E>& p) {
     loaded = head;
     for (int t0 = 0; t0 < p.blocks; t0 += kGroup)
       [&]<int... kPlace>(std::integer_sequence<int, kPlace...>) {
-        (void)((t0 + kPlace < p.blocks && (take_block.template operator()<kPlace>(t0), true)) && ...);
+        (void)((t0 + kPlace < p.blocks && (take_block.template operator()<kPlace>(t0, step), true)) && ...);
       }(std::make_integer_sequence<int, kGroup>{});
   }
 }

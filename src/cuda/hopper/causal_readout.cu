@@ -2,7 +2,7 @@
 // block of a head) together, 64 columns of the result each; each forms all pairs for itself, which costs less than
 // waiting for another. One more warpgroup fetches tiles ahead, across items:
 //
-//   x | y | rest, (raw), W of the first 64 columns | ... of the next | x of the next item ...
+//   x | y | rest, W of the first 64 columns | ... of the next | x of the next item ...
 //
 // A result leaves through the place of its rest tile.
 #include <algorithm>
@@ -17,19 +17,16 @@ namespace mhla::cuda::hopper {
 
 // Numbers of an item's tiles.
 struct ItemTiles {
-  int depth, width, extra;  // tiles of a row of x; slices; raw tiles of a slice
+  int depth, width;  // tiles of a row of x; slices
   unsigned first;
 
   __device__ unsigned x(int c) const { return first + static_cast<unsigned>(c); }
   __device__ unsigned y(int c) const { return first + static_cast<unsigned>(depth + c); }
-  __device__ unsigned rest(int slice) const {
-    return first + static_cast<unsigned>(2 * depth + slice * (1 + extra + depth));
-  }
-  __device__ unsigned raw(int slice) const { return rest(slice) + 1; }
-  __device__ unsigned W(int slice, int c) const { return rest(slice) + static_cast<unsigned>(1 + extra + c); }
-  __host__ __device__ int count() const { return 2 * depth + width * (1 + extra + depth); }
+  __device__ unsigned rest(int slice) const { return first + static_cast<unsigned>(2 * depth + slice * (1 + depth)); }
+  __device__ unsigned W(int slice, int c) const { return rest(slice) + static_cast<unsigned>(1 + c); }
+  __host__ __device__ int count() const { return 2 * depth + width * (1 + depth); }
   // From the last tile of the first slice to the next item of the same warpgroup: what wait_in_turn() must tell apart.
-  __host__ __device__ int widest_gap(int items_at_once) const { return items_at_once * count() - 3 * depth - extra; }
+  __host__ __device__ int widest_gap(int items_at_once) const { return items_at_once * count() - 3 * depth; }
 };
 
 namespace {
@@ -40,52 +37,29 @@ using Tiles = Ring<27>;
 
 template <typename E>
 struct Params {
-  CUtensorMap x, y, rest, W, out, raw;
+  CUtensorMap x, y, rest, W, out;
   ReadoutArgs<E> args;
   Boxes boxes;
   int items;
   int depth, width;  // of W as it is read, in tiles
   int together;      // warpgroups of an item
-  bool summing;      // terms of d m[b, b]
 };
 
-struct Small {
-  Tiles::Barriers barriers;
-  float sums[kGroups][4];
-};
-constexpr int kSharedBytes = Tiles::kBytes + static_cast<int>(sizeof(Small)) + 1024;  // the last: alignment
+constexpr int kSharedBytes = Tiles::kBytes + static_cast<int>(sizeof(Tiles::Barriers)) + 1024;  // the last: alignment
 
-// Sum of raw * acc over this warp's 16 rows.
 template <typename E>
-__device__ float dot(const float (&acc)[32], std::uint32_t raw, int warp) {
-  float sum = 0;
-#pragma unroll
-  for (int k = 0; k < 4; ++k) {
-    std::uint32_t fragment[4];
-    load_rows(fragment, raw, warp, k);
-#pragma unroll
-    for (int n = 0; n < 8; ++n)
-      sum += acc[k * 8 + n] * to_accumulator(reinterpret_cast<const E(&)[2]>(fragment[n / 2])[n % 2]);
-  }
-  for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, offset);
-  return sum;
-}
-
-template <typename E, bool kTransposed>
 __global__ __launch_bounds__(kThreads, 1) void causal_readout_kernel(const __grid_constant__ Params<E> p) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ unsigned char unaligned[];
   Tiles ring;
   ring.tiles = unaligned + (1024 - shared_address(unaligned) % 1024) % 1024;
-  auto& small = *reinterpret_cast<Small*>(ring.tiles + Tiles::kBytes);
-  ring.barriers = &small.barriers;
+  ring.barriers = reinterpret_cast<Tiles::Barriers*>(ring.tiles + Tiles::kBytes);
   const ReadoutArgs<E>& args = p.args;
   const Shape& shape = args.shape;
-  const bool summing = p.summing;
   if (threadIdx.x == 0) ring.prepare(4 * p.together);
   __syncthreads();
 
-  ItemTiles tiles{p.depth, p.width, summing ? 1 : 0, 0};
+  ItemTiles tiles{p.depth, p.width, 0};
   const int first = static_cast<int>(blockIdx.x), step = static_cast<int>(gridDim.x);
   const auto matrix_row = [&](const Shape::Item& item) {
     return args.of_queries ? shape.mixed_row(item.s, item.head, item.block)
@@ -107,11 +81,9 @@ __global__ __launch_bounds__(kThreads, 1) void causal_readout_kernel(const __gri
       const int row = static_cast<int>(matrix_row(item)) * shape.key_dim;
       for (int slice = 0; slice < p.width; ++slice) {
         fetch(tiles.rest(slice), p.rest, p.width, slice);
-        if (summing) fetch(tiles.raw(slice), p.raw, p.width, slice);
         for (int c = 0; c < p.depth; ++c)
           ring.fetch(tiles.W(slice, c), [&](void* to, Barrier* full) {
-            load_matrix_box(to, p.W, (kTransposed ? c : slice) * kBlock, row + (kTransposed ? slice : c) * kBlock,
-                            full);
+            load_matrix_box(to, p.W, slice * kBlock, row + c * kBlock, full);
           });
       }
     }
@@ -171,18 +143,6 @@ __global__ __launch_bounds__(kThreads, 1) void causal_readout_kernel(const __gri
     product_commit();
     product_wait<0>();
     pin(acc);
-    if (summing) {
-      ring.wait_for(tiles.raw(slice));
-      const float sum = dot<E>(acc, ring.address(tiles.raw(slice)), warp);
-      ring.release(tiles.raw(slice), p.together);
-      if (lane == 0) small.sums[group][warp] = sum;
-      sync_warpgroup(group);
-      if (warp == 0 && lane == 0) {
-        const float* const sums = small.sums[group];
-        args.diagonal[matrix_row(item) * args.diagonal_stride + slice] =
-            (sums[0] + sums[1] + (sums[2] + sums[3])) * factor;
-      }
-    }
 #pragma unroll
     for (float& value : acc) value *= own_weight;
     for (int c = 0; c < p.depth; ++c) {
@@ -192,11 +152,9 @@ __global__ __launch_bounds__(kThreads, 1) void causal_readout_kernel(const __gri
       pin(acc);
 #pragma unroll
       for (int k = 0; k < 4; ++k)
-        warpgroup_product<E, false, !kTransposed>(
+        warpgroup_product<E, false, true>(
             acc, product_operand(ring.address(tiles.x(c)) + static_cast<std::uint32_t>(k * 32), 16),
-            product_operand(ring.address(W) + static_cast<std::uint32_t>(kTransposed ? k * 32 : k * 16 * kBoxRowBytes),
-                            16),
-            true);
+            product_operand(ring.address(W) + static_cast<std::uint32_t>(k * 16 * kBoxRowBytes), 16), true);
       product_commit();
     }
     product_wait<0>();
@@ -229,13 +187,12 @@ bool suits(const ReadoutArgs<E>& args, Boxes& boxes) {
   const int heads = shape.heads;
   const auto whole = [](int dim) { return dim == 64 || dim == 128 || dim == 256; };
   const std::int64_t rows = static_cast<std::int64_t>(shape.total_blocks) * heads * shape.key_dim;
-  return args.y && !args.g && args.z == nullptr && !args.denominator && args.vector == nullptr &&
-         is_plain(args.x_feature) && is_plain(args.y_feature) && is_plain(args.rest_feature) &&
-         (!args.raw || is_plain(args.raw_feature)) && shape.masking == Masking::token_causal &&
-         heads == shape.kv_heads && shape.initial == 0 && shape.capacity == kBlock &&
-         shape.uniform.tokens % kBlock == 0 && whole(shape.key_dim) && whole(shape.value_dim) &&
-         rows < (std::int64_t{1} << 31) && fits(args.x, heads) && fits(args.y, heads) && fits(args.rest, heads) &&
-         fits(args.out, heads) && (!args.raw || fits(args.raw, heads)) && available() && find_boxes(shape, boxes) &&
+  return args.y && !args.transposed && !args.g && args.z == nullptr && !args.denominator && args.vector == nullptr &&
+         !args.raw && is_plain(args.x_feature) && is_plain(args.y_feature) && is_plain(args.rest_feature) &&
+         shape.masking == Masking::token_causal && heads == shape.kv_heads && shape.initial == 0 &&
+         shape.capacity == kBlock && shape.uniform.tokens % kBlock == 0 && whole(shape.key_dim) &&
+         whole(shape.value_dim) && rows < (std::int64_t{1} << 31) && fits(args.x, heads) && fits(args.y, heads) &&
+         fits(args.rest, heads) && fits(args.out, heads) && available() && find_boxes(shape, boxes) &&
          boxes.rows == kBlock;
 }
 
@@ -249,19 +206,16 @@ bool read_out_causal(const ReadoutArgs<E>& args, cudaStream_t stream) {
   const Shape& shape = args.shape;
   const auto map = [&](const auto& x) { return token_map(x, shape.heads, shape.sequences, p.boxes); };
   p.x = map(args.x), p.y = map(args.y), p.rest = map(args.rest), p.out = map(args.out);
-  if (args.raw) p.raw = map(args.raw);
   p.W = matrix_map(args.W, static_cast<std::int64_t>(shape.total_blocks) * shape.heads * shape.key_dim, shape.value_dim,
                    kBlock);
   p.items = shape.total_blocks * shape.heads;
-  p.depth = (args.transposed ? shape.value_dim : shape.key_dim) / kBlock;
-  p.width = (args.transposed ? shape.key_dim : shape.value_dim) / kBlock;
+  p.depth = shape.key_dim / kBlock;
+  p.width = shape.value_dim / kBlock;
   p.together = std::min(p.width, kGroups);
-  p.summing = args.diagonal != nullptr;
-  const ItemTiles tiles{p.depth, p.width, p.summing ? 1 : 0, 0};
+  const ItemTiles tiles{p.depth, p.width, 0};
   if (tiles.count() > Tiles::kCount || tiles.widest_gap(kGroups / p.together) > Tiles::kCount) return false;
   const dim3 grid(static_cast<unsigned>(std::min(p.items, multiprocessors())));
-  const auto run = [&](auto kernel) { launch("causal readout", kernel, grid, kThreads, kSharedBytes, stream, p); };
-  args.transposed ? run(causal_readout_kernel<E, true>) : run(causal_readout_kernel<E, false>);
+  launch("causal readout", causal_readout_kernel<E>, grid, kThreads, kSharedBytes, stream, p);
   return true;
 }
 

@@ -28,8 +28,9 @@ __device__ void put_boxes(std::uint32_t boxes, int box_rows, int row, const floa
   }
 }
 
-// Lane l of four has piece l of each of them afterwards, so that a lane has 16 adjacent bytes of a row.
-__device__ inline void exchange_in_quad(std::uint32_t (&pieces)[4]) {
+// A lane has piece l of each of four to store, l = 0 .. 3, and stores 16 adjacent bytes to device memory: it gets piece
+// l of the others of its quad, being number l of them.
+__device__ inline void put_in_quad(void* to, std::uint32_t (&pieces)[4]) {
   const int lane = lane_id();
 #pragma unroll
   for (int bit = 1; bit <= 2; bit *= 2)
@@ -40,9 +41,12 @@ __device__ inline void exchange_in_quad(std::uint32_t (&pieces)[4]) {
         const std::uint32_t other = __shfl_xor_sync(0xffffffffu, upper ? pieces[i] : pieces[i | bit], bit);
         (upper ? pieces[i] : pieces[i | bit]) = other;
       }
+  asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(pieces[0]), "r"(pieces[1]), "r"(pieces[2]),
+               "r"(pieces[3])
+               : "memory");
 }
 
-// The warp's 16 rows of a 64-row accumulator, rounded, to device memory: rows of 16-byte pieces from (row, column) on.
+// The warp's 16 rows of a 64-row accumulator, rounded, to device memory: 16-byte pieces of rows from (row, column) on.
 template <typename E, int kCount>
 __device__ void put_rows(const HeadView<E>& to, int row, int column, const float (&acc)[kCount]) {
   const int lane = lane_id();
@@ -57,10 +61,7 @@ __device__ void put_rows(const HeadView<E>& to, int row, int column, const float
         const int at = j * 16 + n * 4 + half * 2;
         pieces[n] = pack<E>(acc[at], acc[at + 1]);
       }
-      exchange_in_quad(pieces);
-      asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(first + j * 32), "r"(pieces[0]), "r"(pieces[1]),
-                   "r"(pieces[2]), "r"(pieces[3])
-                   : "memory");
+      put_in_quad(first + j * 32, pieces);
     }
   }
 }

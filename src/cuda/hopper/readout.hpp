@@ -14,8 +14,7 @@ bool read_out(const ReadoutArgs<E>& args, cudaStream_t stream);
 template <typename E>
 bool read_out_keys(const ReadoutArgs<E>& d_k, const ReadoutArgs<E>& d_v, cudaStream_t stream);
 
-// The same with pairs, in token-causal blocks of 64 tokens; the identity as phi, no normaliser. Terms of d m[b, b] have
-// one column tile for each 64 columns of the result.
+// o or dv with pairs, in token-causal blocks of 64 tokens; the identity as phi, no normaliser.
 template <typename E>
 bool read_out_causal(const ReadoutArgs<E>& args, cudaStream_t stream);
 

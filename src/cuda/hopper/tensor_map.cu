@@ -131,10 +131,10 @@ bool head_map(const TokenTensor<E>& x, int heads, int batch, const Boxes& boxes,
 }
 
 template <typename E>
-CUtensorMap matrix_map(const E* data, std::int64_t rows, int columns, int box_rows, int box_columns) {
+CUtensorMap matrix_map(const E* data, std::int64_t rows, int columns, int box_rows) {
   const cuuint64_t sizes[2] = {static_cast<cuuint64_t>(columns), static_cast<cuuint64_t>(rows)};
   const cuuint64_t strides[1] = {static_cast<cuuint64_t>(columns) * sizeof(E)};
-  const cuuint32_t box[2] = {static_cast<cuuint32_t>(box_columns), static_cast<cuuint32_t>(box_rows)};
+  const cuuint32_t box[2] = {kBoxColumns, static_cast<cuuint32_t>(box_rows)};
   return encode(kType<E>, data, 2, sizes, strides, box);
 }
 
@@ -153,7 +153,7 @@ CUtensorMap store_map(const E* data, int units, int rows, int columns, int box_r
   template CUtensorMap token_map<const E>(const TokenTensor<const E>&, int, int, const Boxes&, int);  \
   template bool head_map<const E>(const TokenTensor<const E>&, int, int, const Boxes&, CUtensorMap&); \
   template CUtensorMap store_map<E>(const E*, int, int, int, int);                                    \
-  template CUtensorMap matrix_map<E>(const E*, std::int64_t, int, int, int);
+  template CUtensorMap matrix_map<E>(const E*, std::int64_t, int, int);
 MHLA_INSTANTIATE(__nv_bfloat16)
 MHLA_INSTANTIATE(__half)
 #undef MHLA_INSTANTIATE

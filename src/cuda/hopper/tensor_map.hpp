@@ -29,9 +29,9 @@ CUtensorMap token_map(const TokenTensor<E>& x, int heads, int batch, const Boxes
 template <typename E>
 bool head_map(const TokenTensor<E>& x, int heads, int batch, const Boxes& boxes, CUtensorMap& map);
 
-// Boxes of `box_rows` x `box_columns` of a matrix with `columns` adjacent elements per row.
+// Boxes of `box_rows` x kBoxColumns of a matrix with `columns` adjacent elements per row.
 template <typename E>
-CUtensorMap matrix_map(const E* data, std::int64_t rows, int columns, int box_rows, int box_columns = kBoxColumns);
+CUtensorMap matrix_map(const E* data, std::int64_t rows, int columns, int box_rows);
 
 // Boxes of `box_rows` x kBoxColumns of the matrices of a store: `units` groups of `rows` rows of `columns` adjacent
 // elements. Rows past those of a unit are fetched as zeros and not stored.
