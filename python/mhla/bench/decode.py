@@ -28,12 +28,12 @@ def bytes_of_a_step(context: float, batch: int, heads: int, dim: int, element: i
     return batch * heads * (mixture + rows + border)
 
 
-def captured(step: Callable[[], object]) -> Callable[[], None]:
-    """A CUDA graph of one step."""
-    step()
+def captured(work: Callable[[], object]) -> Callable[[], None]:
+    """A CUDA graph of some work."""
+    work()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        step()
+        work()
     return graph.replay
 
 
@@ -42,8 +42,8 @@ def decode(
 ) -> list[dict]:
     """A row per context, 1,024 tokens and then four times as many up to ``longest``.
 
-    A block's worth of steps is timed as one, so that the mixing at its border is counted; on a GPU they are replays of
-    one captured step, so that the host does not count.
+    A block's worth of steps is timed as one, so that the mixing at its border is counted; on a GPU they are one captured
+    graph, as the steps of a model's layers would be, so that neither the host nor the start of a graph counts.
     """
     stopwatch = Stopwatch(device)
     line = mhla.Partition.line(TRAINED_BLOCKS * BLOCK, BLOCK)
@@ -61,12 +61,12 @@ def decode(
     )
     tokens = [torch.randn(batch, PIECE, heads, dim, device=device).to(DTYPES[dtype]) for _ in range(3)]
     token = [x[:, 0].contiguous() for x in tokens]
-    step = captured(lambda: state.step(*token)) if device.type == "cuda" else lambda: state.step(*token)
 
     def steps() -> None:
         for _ in range(BLOCK):
-            step()
+            state.step(*token)
 
+    run = captured(steps) if device.type == "cuda" else steps
     rows = []
     context = PIECE
     while context <= longest:
@@ -74,7 +74,7 @@ def decode(
             count = min(PIECE, context - state.tokens)
             state.prefill(*(x[:, :count] for x in tokens))
         first = state.tokens
-        seconds = statistics.median(stopwatch.time(steps, 1.5 * stopwatch.host_seconds) for _ in range(5)) / BLOCK
+        seconds = statistics.median(stopwatch.time(run, 1.5 * stopwatch.host_seconds) for _ in range(5)) / BLOCK
         middle = (first + state.tokens) / 2  # the context grows while it is timed
         step_bytes = bytes_of_a_step(middle, batch, heads, dim, DTYPES[dtype].itemsize)
         rows.append(

@@ -273,14 +273,6 @@ __device__ void store(X* to, const T (&from)[V]) {
   *reinterpret_cast<P*>(to) = pack;
 }
 
-// max(x, floor), but NaN stays NaN.
-__device__ inline float at_least(float floor, float x) {
-  float y;
-  asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(x), "f"(floor));
-  return y;
-}
-__device__ inline double at_least(double floor, double x) { return x < floor ? floor : x; }
-
 template <typename T>
 __device__ T warp_sum(T x) {
   for (int offset = 16; offset > 0; offset /= 2) x += __shfl_xor_sync(0xffffffffU, x, offset);

@@ -117,11 +117,12 @@ __global__ void mix_slots_kernel(const __grid_constant__ Shape shape, const T* s
   });
 }
 
-// kLanes lanes per token, 16 bytes each at a time. With z~ given the denominators are found on the way.
-template <typename E>
+// kLanes lanes per token, 16 bytes each at a time; enough of them for a whole row, up to a warp. With z~ given the
+// denominators are found on the way.
+template <typename E, int kLanes>
 __global__ void normalized_gradient_kernel(const __grid_constant__ NormalizedGradientArgs<E> args) {
   using T = Accumulator<E>;
-  constexpr int kLanes = 8, kVector = 16 / sizeof(E);
+  constexpr int kVector = 16 / sizeof(E);
   const Shape& shape = args.shape;
   const Place at = Place::of(shape, true);
   const auto q = args.q.head(at.s.batch, at.head);
@@ -142,6 +143,10 @@ __global__ void normalized_gradient_kernel(const __grid_constant__ NormalizedGra
       for (int e = 0; e < kVector; ++e) to[e] = e < left ? from[e] : E(0.0F);
     }
   };
+  // phi(x) = max(x, floor) + eps, without asking for every element.
+  const bool is_max = shape.feature.map == FeatureMap::identity || shape.feature.map == FeatureMap::relu;
+  const T floor = shape.feature.map == FeatureMap::relu ? T(0) : -static_cast<T>(INFINITY);
+  const auto feature_eps = static_cast<T>(shape.feature.eps);
   T z[kVector] = {};  // zero past the keys
   const auto load_z = [&](int d) {
 #pragma unroll
@@ -166,8 +171,13 @@ __global__ void normalized_gradient_kernel(const __grid_constant__ NormalizedGra
         alignas(16) E x[kVector];
         load(q.row(token) + d, x, shape.key_dim - d, args.q.vectors);
         if (shape.key_dim > kLanes * kVector) load_z(d);
+        if (is_max) {
 #pragma unroll
-        for (int e = 0; e < kVector; ++e) denominator += shape.feature(to_accumulator(x[e])) * z[e];
+          for (int e = 0; e < kVector; ++e) denominator += (at_least(floor, to_accumulator(x[e])) + feature_eps) * z[e];
+        } else {
+#pragma unroll
+          for (int e = 0; e < kVector; ++e) denominator += shape.feature(to_accumulator(x[e])) * z[e];
+        }
       }
       denominator = sum_lanes(denominator) * static_cast<T>(shape.scale) + static_cast<T>(shape.eps);
     } else {
@@ -348,10 +358,18 @@ void denominators(const DenominatorArgs<E>& args, cudaStream_t stream) {
 template <typename E>
 void normalized_gradient(const NormalizedGradientArgs<E>& args, cudaStream_t stream) {
   const Shape& shape = args.shape;
-  launch("gradient of the numerator", normalized_gradient_kernel<E>,
-         dim3(static_cast<unsigned>(shape.total_blocks * shape.heads),
-              static_cast<unsigned>(std::clamp((shape.capacity + 127) / 128, 1, 64))),
-         kWarps * 32, 0, stream, args);
+  const int vectors = (std::max(shape.key_dim, shape.value_dim) * static_cast<int>(sizeof(E)) + 15) / 16;
+  const dim3 grid(static_cast<unsigned>(shape.total_blocks * shape.heads),
+                  static_cast<unsigned>(std::clamp((shape.capacity + 127) / 128, 1, 64)));
+  const auto run = [&](auto* kernel) {
+    launch("gradient of the numerator", kernel, grid, kWarps * 32, 0, stream, args);
+  };
+  if (vectors <= 8)
+    run(normalized_gradient_kernel<E, 8>);
+  else if (vectors <= 16)
+    run(normalized_gradient_kernel<E, 16>);
+  else
+    run(normalized_gradient_kernel<E, 32>);
 }
 
 template <typename E>

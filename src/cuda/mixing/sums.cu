@@ -7,6 +7,7 @@ namespace mhla::cuda {
 namespace {
 
 constexpr int kRows = 8, kDepth = 128;
+constexpr int kTogether = 16;  // loads in flight
 
 template <typename E, bool kAdjoint>
 __global__ void mix_sums_kernel(const __grid_constant__ MixingArgs<E> args) {
@@ -34,12 +35,18 @@ __global__ void mix_sums_kernel(const __grid_constant__ MixingArgs<E> args) {
       }
       __syncthreads();
       if (d >= shape.key_pad) continue;
-#pragma unroll 8
-      for (int k = 0; k < depth; ++k) {
-        const T z = from[static_cast<std::int64_t>(k0 + k) * shape.key_pad];
+      for (int first = 0; first < depth; first += kTogether) {
+        T z[kTogether];
 #pragma unroll
-        for (int r = 0; r < kRows; ++r)
-          if (weights[r][k] != T(0)) sums[r] += weights[r][k] * z;  // a block that is not seen may hold anything
+        for (int n = 0; n < kTogether; ++n)
+          z[n] = first + n < depth ? from[static_cast<std::int64_t>(k0 + first + n) * shape.key_pad] : T(0);
+#pragma unroll
+        for (int n = 0; n < kTogether; ++n)
+#pragma unroll
+          for (int r = 0; r < kRows; ++r) {
+            const T weight = weights[r][first + n];
+            if (weight != T(0)) sums[r] += weight * z[n];  // a block that is not seen may hold anything
+          }
       }
     }
   }

@@ -39,6 +39,14 @@ __device__ inline __half to_element<__half>(float x) {
   return __float2half_rn(x);
 }
 
+// max(x, floor), but NaN stays NaN.
+__device__ inline float at_least(float floor, float x) {
+  float y;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(x), "f"(floor));
+  return y;
+}
+__device__ inline double at_least(double floor, double x) { return x < floor ? floor : x; }
+
 // phi(x) + eps as every kernel applies it to queries and keys; the default, the identity, serves values and gradients.
 struct Feature {
   FeatureMap map = FeatureMap::identity;
