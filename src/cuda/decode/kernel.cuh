@@ -15,7 +15,8 @@
 
 #include "cuda/decode/close.cuh"
 #include "cuda/decode/read.cuh"
-#include "cuda/support/launch.hpp"
+#include "cuda/hopper/device.hpp"
+#include "cuda/support/launch_early.hpp"
 
 namespace mhla::cuda::decode {
 
@@ -77,6 +78,7 @@ __device__ void update_state(const Call<E, A>& c, const Slice<E, V, D>& slice, c
 template <typename E, typename A, int V, int R, int D>
 __global__ void __launch_bounds__(kThreads, 2) step_kernel(const __grid_constant__ Call<E, A> c) {
   extern __shared__ __align__(16) double shared[];
+  wait_for_work_ahead();
   const Slice<E, V, D> slice(c);
   Piece piece;
   // The first piece has tokens: P is asked for before it is known where they are.
@@ -188,9 +190,13 @@ void launch_pieces(Call<E, A> c, unsigned blocks, cudaStream_t stream) {
   const int read = read_shared<V, R>(l.key_dim), closing = closing_rows(l.key_dim, l.width) * (l.key_dim + l.width);
   const std::size_t bytes = std::max(l.rows_bytes + read * sizeof(Accumulator<E>), closing * sizeof(Accumulator<E>));
   const auto pieces = static_cast<int>(most_pieces(c.step_tokens, c.block_size));
+  const bool early = hopper::available();
   for (c.piece = 0; c.piece < pieces; ++c.piece) {
     c.is_last = c.piece + 1 == pieces;
-    launch("decode step", step_kernel<E, A, V, R, D>, dim3(blocks), kThreads, bytes, stream, c);
+    if (early)
+      launch_early("decode step", step_kernel<E, A, V, R, D>, dim3(blocks), kThreads, bytes, stream, c);
+    else
+      launch("decode step", step_kernel<E, A, V, R, D>, dim3(blocks), kThreads, bytes, stream, c);
   }
 }
 
