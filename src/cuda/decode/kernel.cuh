@@ -78,6 +78,9 @@ __device__ void update_state(const Call<E, A>& c, const Slice<E, V, D>& slice, c
 template <typename E, typename A, int V, int R, int D>
 __global__ void __launch_bounds__(kThreads, 2) step_kernel(const __grid_constant__ Call<E, A> c) {
   extern __shared__ __align__(16) double shared[];
+  // Only as far as the L2 cache, where what the work ahead may still write to it arrives as well.
+  if (D > 0 && threadIdx.x == 0 && blockIdx.x < static_cast<unsigned>(c.at_once))
+    prefetch(c.P + static_cast<std::int64_t>(blockIdx.x) * D * D, D * D * sizeof(A));
   wait_for_work_ahead();
   const Slice<E, V, D> slice(c);
   Piece piece;

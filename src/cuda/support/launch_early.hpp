@@ -5,7 +5,7 @@
 
 namespace mhla::cuda {
 
-// The kernel begins with wait_for_work_ahead() and touches no memory before.
+// The kernel begins with wait_for_work_ahead() and reads and writes nothing before.
 template <typename... Parameters, typename... Arguments>
 void launch_early(const char* name, void (*kernel)(Parameters...), dim3 grid, int threads, std::size_t shared_bytes,
                   cudaStream_t stream, Arguments&&... arguments) {
