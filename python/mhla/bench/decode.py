@@ -42,8 +42,8 @@ def decode(
 ) -> list[dict]:
     """A row per context, 1,024 tokens and then four times as many up to ``longest``.
 
-    A block's worth of steps is timed as one, so that the mixing at its border is counted; on a GPU they are one captured
-    graph, as the steps of a model's layers would be, so that neither the host nor the start of a graph counts.
+    A block's worth of steps is timed as one, so that the mixing at its border is counted; on a GPU they are one
+    captured graph, as the steps of a model's layers would be, so that neither the host nor the start of a graph counts.
     """
     stopwatch = Stopwatch(device)
     line = mhla.Partition.line(TRAINED_BLOCKS * BLOCK, BLOCK)

@@ -24,7 +24,7 @@ struct CausalGradientArgs {
   int diagonal_stride = 0;
 };
 
-// False where this call needs the kernels of single gradients.
+// False where this call needs the kernels of single gradients, which are portable ones for dq and dk.
 template <typename E>
 bool causal_gradients(const CausalGradientArgs<E>& args, cudaStream_t stream);
 

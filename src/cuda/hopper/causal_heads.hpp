@@ -19,10 +19,10 @@ struct CausalHeadArgs {
   Shape shape;
   bool reversed = false;  // the last block comes first, and m is transposed
   TokenTensor<const E> x{}, y{}, rest{};
-  TokenTensor<E> out{};  // null: only S and T are wanted; reversed: always
+  TokenTensor<E> out{};  // null, always where reversed: only S and T are wanted
   double summary_factor = 1, factor = 1, inner_factor = 1;
-  E* summaries = nullptr;  // one row per (sequence, head, block) of the stores; null: not wanted
-  E* mixtures = nullptr;
+  E* summaries = nullptr;  // S, one row per (sequence, head, block) of the stores; null: neither is wanted
+  E* mixtures = nullptr;   // T
 };
 
 // Whether calls of this shape run here, provided their rows lie on 16-byte borders and no final state is wanted.

@@ -5,7 +5,7 @@
 
 namespace mhla::cuda {
 
-// The kernel begins with wait_for_work_ahead() and reads and writes nothing before.
+// The kernel begins with wait_for_work_ahead(); before it nothing is read or written, but prefetches to the L2 cache.
 template <typename... Parameters, typename... Arguments>
 void launch_early(const char* name, void (*kernel)(Parameters...), dim3 grid, int threads, std::size_t shared_bytes,
                   cudaStream_t stream, Arguments&&... arguments) {
