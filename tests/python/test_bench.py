@@ -68,6 +68,14 @@ def test_the_command_writes_rows_and_tables(tmp_path, monkeypatch, capsys):
     assert "us per call" in text
 
 
+def test_a_missing_folder_is_named_before_anything_is_timed(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["bench", "--quick", "--json", str(tmp_path / "none" / "rows.json")])
+    with pytest.raises(SystemExit) as ended:
+        program.main()
+    assert ended.value.code == 2
+    assert f"no folder {tmp_path / 'none'}" in capsys.readouterr().err
+
+
 def test_decode_reports_every_context():
     rows = decode(torch.device("cpu"), "f32", batch=1, heads=2, dim=8, longest=4096, bandwidth=1e9)
     assert [row["context"] for row in rows] == [1024, 4096]

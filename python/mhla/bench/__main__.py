@@ -34,6 +34,8 @@ def arguments() -> argparse.Namespace:
     gpu = options.device == "cuda"
     if gpu and not torch.cuda.is_available():
         parser.error("--device is cuda, but torch sees no GPU")
+    if options.json not in (None, "-") and not Path(options.json).parent.is_dir():
+        parser.error(f"--json is {options.json}, but there is no folder {Path(options.json).parent}")
     softmax = ["sdpa-cudnn", "sdpa-flash"] if gpu else ["sdpa"]
     compiled = [] if options.quick else ["composed-compile", "linear-compile"]
     options.impl = options.impl or ["mhla", "composed", "linear", *compiled, *softmax]
@@ -92,4 +94,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit("python -m mhla.bench: interrupted, nothing was written")

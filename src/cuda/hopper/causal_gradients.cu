@@ -4,7 +4,7 @@
 //   0, 1, 2  dq, dk, dv
 //   3        one thread fetches
 //
-// Memory is what this kernel waits for, so each of them simply makes its products and waits for them.
+// Memory is what this kernel waits for, so every warpgroup simply makes its products and waits for them.
 #include <algorithm>
 
 #include "cuda/hopper/causal_gradients.hpp"
@@ -119,13 +119,14 @@ __device__ void fetch(Memory<kKeyTiles>& memory, const Params<E>& p) {
   }
 }
 
-// A warp's rows of a 64 x 64 product of tokens, weighted, as A of another product. A query (row) sees keys up to its
-// own; seen from a key, queries from its own on.
+// Whether element n of a thread's part of a 64 x 64 product of tokens counts. A query (row) sees keys up to its own;
+// seen from a key, queries from its own on.
 template <bool kOfQueries>
 __device__ bool sees(int warp, int n) {
   const int row = warp * 16 + (lane_id() >> 2) + n / 2 % 2 * 8, column = n / 4 * 8 + (lane_id() & 3) * 2 + n % 2;
   return kOfQueries ? column <= row : column >= row;
 }
+// Such products, weighted, as A of another product.
 template <bool kOfQueries, typename E>
 __device__ void weigh(std::uint32_t (&pairs)[4][4], const float (&products)[32], float weight, int warp) {
   const auto value = [&](int n) { return sees<kOfQueries>(warp, n) ? products[n] * weight : 0.0F; };
@@ -169,9 +170,9 @@ __device__ void sum_diagonal(Memory<kKeyTiles>& memory, const Params<E>& p, cons
   sync_warpgroup(0);  // before the sums of the next item
 }
 
-// dq, or dk, which is the same with dO and V, S~ and dS, and Q and K exchanged.
+// dq; or dk, which is the same with dO and V, S~ and dS, and Q and K exchanged.
 template <bool kOfQueries, typename E, int kKeyTiles>
-__device__ void differentiate_keys(Memory<kKeyTiles>& memory, const Params<E>& p) {
+__device__ void differentiate_queries_or_keys(Memory<kKeyTiles>& memory, const Params<E>& p) {
   const int warp = static_cast<int>(threadIdx.x) / 32 % 4;
   for (Course<E, kKeyTiles> course(memory, p); course; course.next()) {
     const Shape::Item at = course.place();
@@ -302,10 +303,10 @@ __global__ __launch_bounds__(kThreads, 1) void causal_gradients_kernel(const __g
   }
   if (group == 0) {
     take_registers<184>();
-    differentiate_keys<true>(memory, p);
+    differentiate_queries_or_keys<true>(memory, p);
   } else if (group == 1) {
     take_registers<176>();
-    differentiate_keys<false>(memory, p);
+    differentiate_queries_or_keys<false>(memory, p);
   } else {
     give_registers<120>();
     differentiate_values(memory, p);

@@ -219,7 +219,7 @@ __device__ void fetch_rest(Memory<E, kReadsOut>& memory, const Params<E>& p) {
 
 template <typename E, bool kReadsOut>
 __device__ void prepare(Memory<E, kReadsOut>& memory) {
-  constexpr int kWarps = (kReadsOut ? 1 : 2) * kReadoutWarps;  // that a block's tokens are for
+  constexpr int kWarps = (kReadsOut ? 1 : 2) * kGroupWarps;  // that a block's tokens are for
   for (int stage = 0; stage < memory.kTokenStages; ++stage) {
     init_barrier(memory.tokens_full + stage, 1);
     init_barrier(memory.tokens_empty + stage, kWarps * kCluster);
@@ -228,7 +228,7 @@ __device__ void prepare(Memory<E, kReadsOut>& memory) {
   }
   for (int stage = 0; stage < kStages; ++stage) {
     init_barrier(memory.mixture_full + stage, kMixingWarps);
-    init_barrier(memory.mixture_empty + stage, kReadoutWarps);
+    init_barrier(memory.mixture_empty + stage, kGroupWarps);
     init_barrier(memory.summary_full + stage, kWarps);
     init_barrier(memory.summary_empty + stage, kMixingWarps);
   }

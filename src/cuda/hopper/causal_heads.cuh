@@ -12,7 +12,7 @@ inline constexpr int kCluster = 2;
 inline constexpr int kBlock = 64, kDepth = 128, kMostBlocks = 32, kSlots = 16;
 inline constexpr int kGroup = 8;  // blocks whose mixtures are made out of registers
 inline constexpr int kMixingThreads = 2 * kWarpgroup, kConsumers = 4 * kWarpgroup, kThreads = kConsumers + kWarpgroup;
-inline constexpr int kMixingWarps = kMixingThreads / 32, kReadoutWarps = kWarpgroup / 32;
+inline constexpr int kMixingWarps = kMixingThreads / 32, kGroupWarps = kWarpgroup / 32;
 inline constexpr int kStages = 2;  // of summaries; and warpgroups that read out, by turns
 inline constexpr int kDepthTiles = kDepth / kBoxColumns;
 inline constexpr int kRestBytes = kBlock * kNarrowRowBytes, kMatrixBytes = kDepth * kNarrowRowBytes;

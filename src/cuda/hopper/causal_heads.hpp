@@ -4,8 +4,8 @@
 //   out_i = factor x_i^T T_i + inner_factor m[i, i] sum_{o visible} (x_i . y_o) rest_o
 //   T_i = sum_{e before i} m[i, e] S_e,  S_e = summary_factor sum_{t in e} y_t rest_t^T
 //
-//   o    x = q  y = k  rest = v    S and T are S and S~
-//   dS        y = q  rest = dU   from the last block to the first, nothing read out: S and T are dS~ and dS
+//   o   x = q  y = k  rest = v   S and T are S and S~
+//   dS         y = q  rest = dU  from the last block to the first, nothing read out: S and T are dS~ and dS
 #pragma once
 
 #include <cuda_runtime.h>

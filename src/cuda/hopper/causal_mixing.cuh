@@ -1,5 +1,5 @@
-// The mixtures T_i of a head as causal_heads.cu takes it, block by block. S_i comes through shared memory, and T_i
-// goes the same way.
+// The mixtures T_i of a head as causal_heads.cu takes it, block by block. S_i comes through shared memory; T_i goes
+// the same way to the readout, and to device memory where it is wanted there.
 //
 // Blocks are taken in groups of eight. Within a group, T_i adds what precedes it in the group, out of registers: a
 // thread always has the same elements of a matrix. Between groups, matrices lie in 16 slots and are mixed by whole

@@ -28,8 +28,8 @@ __device__ void put_boxes(std::uint32_t boxes, int box_rows, int row, const floa
   }
 }
 
-// A lane has piece l of each of four to store, l = 0 .. 3, and stores 16 adjacent bytes to device memory: it gets piece
-// l of the others of its quad, being number l of them.
+// Four lanes have four adjacent bytes each of four vectors of 16 bytes, pieces[l] of vector l: they exchange them, so
+// that lane l of the four has vector l as a whole, and stores it to device memory.
 __device__ inline void put_in_quad(void* to, std::uint32_t (&pieces)[4]) {
   const int lane = lane_id();
 #pragma unroll
