@@ -82,7 +82,7 @@ def vit_config(tensors):
     own_norm = any(name.endswith(".attn.norm.weight") for name in shapes)
     return {
         "model": MODELS[patches[0]],
-        "preset": "reference" if "cls_token" in shapes or own_norm else "paper",
+        "preset": "authors" if "cls_token" in shapes or own_norm else "paper",
         "attention": attention[:1] if len(set(attention)) == 1 else attention,
         "image_size": [USUAL_IMAGE_SIZE if fits else side * patches[2]] * 2,
         "patch": patches[2],

@@ -22,9 +22,9 @@ enum class DType { f32, f64, bf16, f16 };
 // phi, applied to every element of q and k; `feature_eps` is added to the result.
 enum class FeatureMap { identity, relu, elu_plus_one, exp, squared_relu };
 
-// Denominator of the output. `paper`: q_t . z~_i. `reference`: the authors' code, which mixes q_b . z_b over blocks at
+// Denominator of the output. `paper`: q_t . z~_i. `authors`: the authors' code, which mixes q_b . z_b over blocks at
 // equal in-block position (docs/operator.md).
-enum class Normalizer { none, paper, reference };
+enum class Normalizer { none, paper, authors };
 
 // Which tokens a query may see. `block_causal`: all tokens of its own and earlier blocks; `token_causal`: itself and
 // earlier tokens.

@@ -123,7 +123,7 @@ def attention(
         mixing: ``[M, M]`` or ``[H, M, M]``, any floating-point type; row = query block, column = source block.
         partition: how the N tokens are split into M blocks; an int is the block size of a line.
         feature_map: ``identity``, ``relu``, ``elu+1``, ``exp`` or ``squared-relu``.
-        normalizer: ``none``, ``paper`` (q . z of the query's own mixture) or ``reference`` (the authors' code).
+        normalizer: ``none``, ``paper`` (q . z of the query's own mixture) or ``authors`` (the authors' code).
         causal: False; True or ``"token"`` (a token sees itself and earlier ones); ``"block"`` (its own and earlier
             blocks). Causal calls accept a larger mixing matrix, whose leading corner applies.
         scale: multiplies the features of q; None is 1.

@@ -1,4 +1,4 @@
-"""The neighbours of the operator, each in one pass over the tokens: what comes right before and after it in a model."""
+"""The fused operators, each in one pass over the tokens: what comes right before and after it in a model."""
 
 from __future__ import annotations
 

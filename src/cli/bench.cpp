@@ -190,8 +190,8 @@ void add_bench(CLI::App& program, Outcome& outcome) {
       ->check(CLI::IsMember(all_bench_impls()));
   list("--passes", options->passes, "Passes to run")->check(CLI::IsMember({"fwd", "fwd+bwd"}))->capture_default_str();
   list("--normalizer", options->normalizers,
-       "none, paper, reference; unless given, what the models of a shape use, on a GPU none and paper")
-      ->check(CLI::IsMember({"none", "paper", "reference"}));
+       "none, paper, authors; unless given, what the models of a shape use, on a GPU none and paper")
+      ->check(CLI::IsMember({"none", "paper", "authors"}));
   command->add_option("--dtype", options->dtype, "Element type; f32 unless given, on a GPU bf16")
       ->check(CLI::IsMember({"f32", "f64", "bf16", "f16"}));
   command->add_option("--threads", options->threads, "Threads; 0 is torch's own choice")->capture_default_str();

@@ -196,8 +196,8 @@ void add_bench_model(CLI::App& bench, Outcome& outcome) {
   command->add_option("--model", options->model, "Model to run")
       ->check(CLI::IsMember(models::classifier_names()))
       ->capture_default_str();
-  command->add_option("--preset", options->preset, "paper or reference")
-      ->check(CLI::IsMember({"paper", "reference"}))
+  command->add_option("--preset", options->preset, "paper or authors")
+      ->check(CLI::IsMember({"paper", "authors"}))
       ->capture_default_str();
   command->add_option("--attention", options->attention, "Attentions to compare")
       ->delimiter(',')

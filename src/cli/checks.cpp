@@ -30,7 +30,7 @@ const std::vector<Group>& groups() {
   static const std::vector<Group> all = {
       {"bidirectional, no normalizer", Masking::none, Normalizer::none},
       {"bidirectional, paper normalizer", Masking::none, Normalizer::paper},
-      {"bidirectional, reference normalizer", Masking::none, Normalizer::reference},
+      {"bidirectional, normalizer authors", Masking::none, Normalizer::authors},
       {"block-causal, no normalizer", Masking::block_causal, Normalizer::none},
       {"block-causal, paper normalizer", Masking::block_causal, Normalizer::paper},
       {"token-causal, no normalizer", Masking::token_causal, Normalizer::none},
@@ -76,8 +76,7 @@ void check_call(const Problem& base, CheckRow& row) {
   const torch::Tensor d_o = random_output_gradient(base, kCheckSeed);
   const Results truth = run_reference(base, tokens, d_o);
   for (const Algorithm algorithm : {Algorithm::summary, Algorithm::dense}) {
-    if (algorithm == Algorithm::dense && base.options.normalizer == Normalizer::reference)
-      continue;  // has no dense form
+    if (algorithm == Algorithm::dense && base.options.normalizer == Normalizer::authors) continue;  // has no dense form
     Problem problem = base;
     problem.options.algorithm = algorithm;
     const Results results = run_operator(plan(problem, torch::get_num_threads()), tokens, d_o);

@@ -13,7 +13,7 @@ ParityOutputs run_parity_vit(const ParityCase& parity_case) {
   if (!parity_case.get<bool>("qk_norm")) parity_case.fail("config \"qk_norm\" is false; it must be true");
   const std::int64_t blocks = side / (patch * piece);
   models::ClassifierOptions options;
-  options.preset = "reference";
+  options.preset = "authors";
   options.image_size = {side, side};
   options.patch = patch;
   options.classes = parity_case.get<std::int64_t>("classes");

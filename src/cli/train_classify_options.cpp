@@ -19,8 +19,8 @@ void add_model_options(CLI::App& command, TrainClassifyOptions& options) {
       ->check(CLI::IsMember({"deit_tiny", "deit_small", "deit_base", "vlt_tiny", "vlt_small", "vlt_base"}))
       ->capture_default_str()
       ->group(kGroup);
-  command.add_option("--preset", model.preset, "paper, or reference: as the authors' code computes")
-      ->check(CLI::IsMember({"paper", "reference"}))
+  command.add_option("--preset", model.preset, "paper, or authors: as the authors' code computes")
+      ->check(CLI::IsMember({"paper", "authors"}))
       ->capture_default_str()
       ->group(kGroup);
   command.add_option("--attention", model.attention, "softmax, linear or mhla: one for all layers or one per layer")

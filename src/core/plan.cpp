@@ -51,7 +51,7 @@ Work work_of(const Problem& p) {
 
 // The dense form has no summaries to start from and no place for a denominator of its own.
 bool dense_form_exists(const Problem& p) {
-  return p.initial_tokens == 0 && !p.separate_denominator && p.options.normalizer != Normalizer::reference;
+  return p.initial_tokens == 0 && !p.separate_denominator && p.options.normalizer != Normalizer::authors;
 }
 
 // Relative times of the two forms on a CPU. The dense form computes masked tiles in full and reads its keys transposed;
@@ -140,7 +140,7 @@ Plan plan(const Problem& problem, int threads) {
   if (threads < 0) throw Error("threads is " + std::to_string(threads) + "; it must be positive, or 0 for the default");
   if (problem.options.algorithm == Algorithm::dense && !dense_form_exists(problem))
     throw Error(
-        "algorithm is dense, which has no form for initial_tokens, q_den and k_den or normalizer reference; use "
+        "algorithm is dense, which has no form for initial_tokens, q_den and k_den or normalizer authors; use "
         "summary or "
         "automatic");
   Plan plan;

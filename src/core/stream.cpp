@@ -40,8 +40,8 @@ void add_scaled(To factor, const From* from, std::int64_t count, To* to) {
 void validate(const StateConfig& config) {
   if (config.options.masking == Masking::block_causal)
     throw Error("options.masking is block-causal; a state is token-causal");
-  if (config.options.normalizer == Normalizer::reference)
-    throw Error("options.normalizer is reference; a state may have none or paper");
+  if (config.options.normalizer == Normalizer::authors)
+    throw Error("options.normalizer is authors; a state may have none or paper");
   static_cast<void>(name(config.beyond));
   if (config.mixing_blocks < 1 && config.beyond != BeyondTrained::running_mean)
     throw Error("mixing_blocks is " + std::to_string(config.mixing_blocks) + "; it must be at least 1");

@@ -20,7 +20,7 @@ constexpr std::array<NameEntry<FeatureMap>, 5> kFeatureMaps{{{FeatureMap::identi
                                                              {FeatureMap::squared_relu, "squared-relu"}}};
 
 constexpr std::array<NameEntry<Normalizer>, 3> kNormalizers{
-    {{Normalizer::none, "none"}, {Normalizer::paper, "paper"}, {Normalizer::reference, "reference"}}};
+    {{Normalizer::none, "none"}, {Normalizer::paper, "paper"}, {Normalizer::authors, "authors"}}};
 
 constexpr std::array<NameEntry<Masking>, 3> kMaskings{
     {{Masking::none, "none"}, {Masking::block_causal, "block-causal"}, {Masking::token_causal, "token-causal"}}};

@@ -166,8 +166,8 @@ void validate(const Problem& p) {
   validate_initial_tokens(p);
   if (p.options.masking != Masking::none) {
     require(p.partition.is_line(), "partition is a ", p.partition, "; causal masking needs a line");
-    require(p.options.normalizer != Normalizer::reference,
-            "normalizer reference has no causal form; use none or paper with masking ", name(p.options.masking));
+    require(p.options.normalizer != Normalizer::authors,
+            "normalizer authors has no causal form; use none or paper with masking ", name(p.options.masking));
   }
   validate_mixing_size(p);
 }

@@ -93,7 +93,7 @@ class Call {
   const std::int64_t final_blocks;  // of the final state
 
   bool has_paper_denominator() const { return p.options.normalizer == Normalizer::paper; }
-  bool has_reference_denominator() const { return p.options.normalizer == Normalizer::reference; }
+  bool has_authors_denominator() const { return p.options.normalizer == Normalizer::authors; }
   bool has_denominator() const { return p.options.normalizer != Normalizer::none; }
 
   // Independent pieces of work: (sequence, kv head).

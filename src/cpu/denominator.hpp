@@ -1,7 +1,7 @@
 // The denominators of one unit (sequence, kv head) for one query head at a time.
 //   paper:      den_t = q_t . z~_i + eps,                  z~_i = sum_b m[i, b] z_b
 //   causal:     den_t = q_t . (z~_i + m[i, i] sum_{s <= t in block} k_s) + eps
-//   reference:  den[i, w] = sum_b m[i, b] t[b, w] + eps,   t[b, w] = q[b, w] . z_b  (w: slot in the block)
+//   authors:  den[i, w] = sum_b m[i, b] t[b, w] + eps,   t[b, w] = q[b, w] . z_b  (w: slot in the block)
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ class Denominator {
     if (!call.has_denominator()) return;
     z_ = w.take<T>(blocks * width_);
     if (call.has_paper_denominator()) mixed_z_ = w.take<T>(blocks * width_);
-    if (call.has_reference_denominator()) {
+    if (call.has_authors_denominator()) {
       slots_ = w.take<T>(blocks * slot_width_);
       mixed_slots_ = w.take<T>(blocks * slot_width_);
     }
@@ -99,7 +99,7 @@ class Denominator {
     mix_columns(kernel_, like.with(slots_, slot_width_, mixed_slots_, slot_width_), 0, slot_width_, strip);
   }
 
-  void reference(std::int64_t local, const Chunk& chunk, T* out) const {
+  void authors(std::int64_t local, const Chunk& chunk, T* out) const {
     for (std::int64_t r = 0; r < chunk.run_count; ++r) {
       const auto& run = chunk.runs[static_cast<std::size_t>(r)];
       const T* from = mixed_slots_ + local * slot_width_ + run.slot;

@@ -1,6 +1,6 @@
 // Gradients through the denominators of denominator.hpp. d_den_t = -(d_o_t . o_t) / den_t; from there
 //   paper:      d_q_t += d_den_t z~_i,   d_z~_i = sum_t d_den_t q_t,   d_z_b = sum_i m[i, b] d_z~_i
-//   reference:  dt[b, w] = sum_i m[i, b] d_den[i, w],   d_q[b, w] += dt[b, w] z_b,   d_z_b = sum_w dt[b, w] q[b, w]
+//   authors:  dt[b, w] = sum_i m[i, b] d_den[i, w],   d_q[b, w] += dt[b, w] z_b,   d_z_b = sum_w dt[b, w] q[b, w]
 // and every key of block b receives d_z_b.
 #pragma once
 
@@ -21,7 +21,7 @@ class DenominatorGradient {
     if (!call.has_denominator()) return;
     d_z_ = w.take<T>(blocks * forward.z_width());
     if (call.has_paper_denominator()) d_mixed_z_ = w.take<T>(blocks * forward.z_width());
-    if (call.has_reference_denominator()) {
+    if (call.has_authors_denominator()) {
       d_slots_ = w.take<T>(blocks * forward.slot_width());
       mixed_d_slots_ = w.take<T>(blocks * forward.slot_width());
     }

@@ -119,7 +119,7 @@ class Operator {
 
   double denominator(const Head& head, std::size_t t) const {
     double sum = p_.options.eps;
-    if (p_.options.normalizer == Normalizer::reference) {
+    if (p_.options.normalizer == Normalizer::authors) {
       for (std::int64_t b = 0; b < p_.mixing_blocks; ++b) {
         const auto other = partner(head, b, head.slot[t]);
         if (!other) continue;
@@ -267,7 +267,7 @@ void denominator_backward(const Problem& p, const Operator& op, const Head& head
     add_scaled(key.k_den[s], d_den * head.mixing[i][b], head.q_den[query_token]);
   };
   for (std::size_t s = 0; s < head.token.size(); ++s) {
-    if (p.options.normalizer == Normalizer::reference) {
+    if (p.options.normalizer == Normalizer::authors) {
       if (const auto other = op.partner(head, head.block[s], head.slot[t])) pair(*other, s);
     } else if (op.visible(head, t, s)) {
       pair(t, s);

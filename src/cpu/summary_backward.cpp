@@ -99,11 +99,11 @@ class Backward {
       load_initial_state();
       team_.for_each(blocks_, [&](int worker, std::int64_t b) { summarize(scratch_[worker], b); });
     }
-    if (call_.has_reference_denominator())
+    if (call_.has_authors_denominator())
       for (std::int64_t b = 0; b < total_; ++b) gradient_.clear_z(b);
     for (std::int64_t h = first_head(); h < first_head() + call_.group; ++h) {
       mix_summaries(h);
-      if (call_.has_reference_denominator()) reference_denominators(h);
+      if (call_.has_authors_denominator()) reference_denominators(h);
       team_.for_each(blocks_, [&](int worker, std::int64_t b) {
         if (call_.token_causal)
           query_gradient_causal(scratch_[worker], b, h);
@@ -216,7 +216,7 @@ class Backward {
       auto& scratch = scratch_[worker];
       gradient_.clear_slots(b);
       call_.for_each_chunk(*s_, b, [&](const Chunk& chunk, const Chunk&) {
-        denominator_.reference(b, chunk, scratch.inverse);
+        denominator_.authors(b, chunk, scratch.inverse);
         load_output_gradient(scratch, chunk, head);
         gradient_.put_slots(b, chunk, scratch.d_den);
       });
@@ -292,7 +292,7 @@ class Backward {
       call_.load(args_->in.q, call_.query_features, *s_, head, chunk, scratch.q);
       const Tile<T>* q_den = call_.has_denominator() ? &denominator_queries(scratch, chunk, head) : nullptr;
       if (call_.has_paper_denominator()) denominator_.paper(local, tokens, *q_den, scratch.inverse);
-      if (call_.has_reference_denominator()) denominator_.reference(local, chunk, scratch.inverse);
+      if (call_.has_authors_denominator()) denominator_.authors(local, chunk, scratch.inverse);
       load_output_gradient(scratch, chunk, head);
       prefetch_queries(scratch, chunk, next, head);
       apply(kernel_, tokens, scratch.d_o, mixed(local), scratch.d_q, false, &scratch.prefetch);
@@ -400,7 +400,7 @@ class Backward {
       if (call_.has_paper_denominator())
         products.add(kernel_, denominator_.z_width(), gradient_.d_mixed_z(first), denominator_.z_width(),
                      denominator_.z(0), denominator_.z_width());
-      if (call_.has_reference_denominator())
+      if (call_.has_authors_denominator())
         products.add(kernel_, denominator_.slot_width(), gradient_.d_slots(first), denominator_.slot_width(),
                      denominator_.slots(0), denominator_.slot_width());
       for (std::int64_t i = 0; i < rows; ++i) {

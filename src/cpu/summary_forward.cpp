@@ -66,7 +66,7 @@ class Forward {
     if (final_.has_S()) store_final_state();
     for (std::int64_t h = kv_ * call_.group; h < (kv_ + 1) * call_.group; ++h) {
       if (h == kv_ * call_.group || call_.p.mixing_per_head || call_.token_causal) mix_summaries(h);
-      if (call_.has_reference_denominator()) reference_denominators(h);
+      if (call_.has_authors_denominator()) reference_denominators(h);
       team_.for_each(blocks_, [&](int worker, std::int64_t b) {
         if (call_.token_causal)
           read_out_causal(scratch_[worker], b, h);
@@ -171,7 +171,7 @@ class Forward {
       apply(kernel_, chunk.tokens, scratch.q, mixed(local), scratch.o, false, &scratch.prefetch);
       if (call_.has_paper_denominator())
         denominator_.paper(local, chunk.tokens, denominator_queries(scratch, chunk, head), scratch.denominator);
-      if (call_.has_reference_denominator()) denominator_.reference(local, chunk, scratch.denominator);
+      if (call_.has_authors_denominator()) denominator_.authors(local, chunk, scratch.denominator);
       store_output(scratch, chunk, head);
     });
   }

@@ -2,7 +2,7 @@
 # the shared library need no CUDA, and a torch in the same process keeps its own.
 if(NOT MHLA_CUDA_FOUND)
   target_sources(mhla PRIVATE cuda/without_cuda.cpp cuda/decode/without_cuda.cpp cuda/layers/without_cuda.cpp
-                              cuda/neighbours/without_cuda.cpp)
+                              cuda/fused/without_cuda.cpp)
   return()
 endif()
 file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/cuda/*.cu)

@@ -1,4 +1,4 @@
-// The dense form: pairs of tokens, quadratic in them. For calls without states, separate denominators or the reference
+// The dense form: pairs of tokens, quadratic in them. For calls without states, separate denominators or the authors'
 // normaliser.
 #pragma once
 

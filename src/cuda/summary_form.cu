@@ -30,7 +30,7 @@ class Call {
     if (!call_.packed.empty()) shape_.packed = table_ = take<SequenceRow>(shape_.sequences);
     Workspace apart(kept);
     place_summaries(kept != nullptr ? apart : workspace_);
-    if (reference()) slots_ = take<T>(call_.mixed_rows() * shape_.capacity);
+    if (authors()) slots_ = take<T>(call_.mixed_rows() * shape_.capacity);
   }
 
   std::size_t used() const { return workspace_.used(); }
@@ -44,7 +44,7 @@ class Call {
  protected:
   bool normalized() const { return p_.options.normalizer != Normalizer::none; }
   bool paper() const { return p_.options.normalizer == Normalizer::paper; }
-  bool reference() const { return p_.options.normalizer == Normalizer::reference; }
+  bool authors() const { return p_.options.normalizer == Normalizer::authors; }
   bool token_causal() const { return p_.options.masking == Masking::token_causal; }
 
   // No summary has to reach device memory, unless rows of this call lie off 16-byte borders.
@@ -57,7 +57,7 @@ class Call {
   }
   bool stays_on_chip() const {
     if constexpr (sizeof(E) == 2) {
-      return !reference() && !p_.separate_denominator && hopper::stays_on_chip<E>(shape_);
+      return !authors() && !p_.separate_denominator && hopper::stays_on_chip<E>(shape_);
     } else {
       return false;
     }
@@ -124,8 +124,8 @@ class Call {
     denominators<E>({.shape = shape_,
                      .q = q_den_,
                      .k = k_den_,
-                     .reference = reference(),
-                     .sums = reference() ? z_ : mixed_z_,
+                     .authors = authors(),
+                     .sums = authors() ? z_ : mixed_z_,
                      .slots = slots_,
                      .denominator = denominator},
                     stream_);
@@ -226,7 +226,7 @@ class Forward : public Call<Math> {
   }
 
   // Denominators that the readout cannot make on its way.
-  bool apart() const { return this->reference() || (this->paper() && this->p_.separate_denominator); }
+  bool apart() const { return this->authors() || (this->paper() && this->p_.separate_denominator); }
 
   TokenScalars<T> denominator_;
 };
@@ -263,7 +263,7 @@ class Backward : public Call<Math> {
     dU_ = token_tensor<E>(BasicTensor<void*>{this->template take<E>(this->call_.batch * this->call_.tokens * row),
                                              this->call_.tokens * row, row, shape.value_dim},
                           shape.value_dim);
-    if (this->reference()) {
+    if (this->authors()) {
       dy_ = this->take_scalars();
       g_slots_ = this->template take<T>(mixed * shape.capacity);
       pairs_ = take_pairs();
@@ -318,8 +318,8 @@ class Backward : public Call<Math> {
   }
 
   bool separate() const { return this->normalized() && this->p_.separate_denominator; }
-  // What multiplies q's own vector in the denominator: d den, or d y of the reference normaliser.
-  TokenScalars<const T> coefficient() const { return as_const(this->reference() ? dy_ : g_); }
+  // What multiplies q's own vector in the denominator: d den, or d y of the authors' normaliser.
+  TokenScalars<const T> coefficient() const { return as_const(this->authors() ? dy_ : g_); }
 
   TokenTensor<const E> differentiate_normalizer(const BackwardArgs& args) {
     const bool on_the_way = this->paper() && !separate() && !this->token_causal();
@@ -333,7 +333,7 @@ class Backward : public Call<Math> {
                             .dU = dU_,
                             .g = g_},
                            this->stream_);
-    if (this->reference()) {
+    if (this->authors()) {
       reference_gradient<E>({.shape = this->shape_,
                              .slots = this->slots_,
                              .g_slots = g_slots_,
@@ -413,7 +413,7 @@ class Backward : public Call<Math> {
                        .d_initial_S = static_cast<T*>(args.d_initial.S),
                        .d_initial_z = static_cast<T*>(args.d_initial.z)},
                       this->stream_);
-    if (this->reference()) {
+    if (this->authors()) {
       gather_own_sums<E>(
           {.shape = shape, .from = d_mixed_z_, .d_final_z = static_cast<const T*>(args.d_final.z), .to = dz_},
           this->stream_);
@@ -447,7 +447,7 @@ class Backward : public Call<Math> {
     const Shape& shape = this->shape_;
     const bool pairs = this->token_causal();
     const bool fused = this->normalized() && !separate();
-    const T* const own_vector = this->reference() ? own_z() : this->mixed_z_;
+    const T* const own_vector = this->authors() ? own_z() : this->mixed_z_;
     ReadoutArgs<E> d_q{.shape = shape,
                        .x = dU,
                        .W = this->mixed_,
@@ -505,8 +505,8 @@ class Backward : public Call<Math> {
                             .q = this->q_den_,
                             .k = this->k_den_,
                             .g = coefficient(),
-                            .q_vector = this->reference() ? this->z_ : this->mixed_z_,
-                            .own = this->reference(),
+                            .q_vector = this->authors() ? this->z_ : this->mixed_z_,
+                            .own = this->authors(),
                             .dz = dz_,
                             .d_q = token_tensor<E>(args.d_q_den, shape.key_dim),
                             .d_k = token_tensor<E>(args.d_k_den, shape.key_dim),
@@ -532,7 +532,7 @@ class Backward : public Call<Math> {
                            .d_mixed_z = d_mixed_z_,
                            .diagonal = diagonal_,
                            .diagonal_parts = diagonal_parts_,
-                           .pairs = this->reference() ? pairs_ : nullptr,
+                           .pairs = this->authors() ? pairs_ : nullptr,
                            .partial = partial_,
                            .d_mixing = static_cast<T*>(args.d_mixing)},
                           this->shape_.uniform.blocks, this->stream_);

@@ -41,7 +41,7 @@ struct Augmentation {
 };
 
 // "none"; "light" for small images without an up (reflected shifts, the eight flips and turns, label smoothing 0.1);
-// "deit", the recipe of the paper's reference code.
+// "deit", the recipe of the authors' code.
 Augmentation augmentation_preset(std::string_view name);
 
 // Throws an Error that names the field.

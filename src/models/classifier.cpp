@@ -28,8 +28,8 @@ void check_range(const char* name, std::int64_t value, std::int64_t least, std::
 }  // namespace
 
 void check_classifier_options(const ClassifierOptions& options) {
-  if (options.preset != "paper" && options.preset != "reference")
-    throw Error(fmt::format("preset is \"{}\"; it may be paper or reference", options.preset));
+  if (options.preset != "paper" && options.preset != "authors")
+    throw Error(fmt::format("preset is \"{}\"; it may be paper or authors", options.preset));
   if (options.attention.empty()) throw Error("attention is empty; it must name softmax, linear or mhla");
   for (const std::string& kind : options.attention) nn::parse_attention_kind(kind);
   check_pair_of_sizes("image_size", options.image_size);

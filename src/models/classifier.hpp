@@ -16,7 +16,7 @@ namespace mhla::models {
 
 struct ClassifierOptions {
   std::string model = "deit_tiny";                // deit_tiny|deit_small|deit_base|vlt_tiny|vlt_small|vlt_base
-  std::string preset = "paper";                   // reference: the authors' modules to the bit; paper: as published
+  std::string preset = "paper";                   // authors: the authors' modules to the bit; paper: as published
   std::vector<std::string> attention = {"mhla"};  // softmax|linear|mhla; one for all layers or one per layer;
                                                   // vlt: one is for the first two stages, the others are softmax
   std::vector<std::int64_t> image_size = {224, 224};

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "torch/neighbours_tensors.hpp"
+#include "torch/fused_tensors.hpp"
 #include "torch/place.hpp"
 #include "torch/tensors.hpp"
 

@@ -2,7 +2,7 @@
 #include "nn/qkv_features.hpp"
 
 #include "cuda/layers/layers.hpp"
-#include "mhla/neighbours_torch.hpp"
+#include "mhla/fused_torch.hpp"
 #include "nn/fused.hpp"
 
 namespace mhla::nn {
@@ -92,12 +92,12 @@ Qkv qkv_features(const at::Tensor& qkv, const at::Tensor& q_weight, const at::Te
   // Unbinding, whose gradient is one stack, rather than slicing, whose gradients are padded and summed.
   const auto parts = qkv.unflatten(-1, {3, options.heads, -1}).unbind(2);
   const auto features = [&](const at::Tensor& part, const at::Tensor& weight) {
-    return std::get<0>(neighbours::rotary_features(part, std::nullopt,
-                                                   {.norm = neighbours::NormScope::channels,
-                                                    .weight = weight,
-                                                    .norm_eps = options.norm_eps,
-                                                    .feature_map = options.feature_map,
-                                                    .feature_eps = options.feature_eps}));
+    return std::get<0>(fused::rotary_features(part, std::nullopt,
+                                              {.norm = fused::NormScope::channels,
+                                               .weight = weight,
+                                               .norm_eps = options.norm_eps,
+                                               .feature_map = options.feature_map,
+                                               .feature_eps = options.feature_eps}));
   };
   return {features(parts[0], q_weight), features(parts[1], k_weight), parts[2], parts[2]};
 }

@@ -75,7 +75,7 @@ struct AddNormFunction : torch::autograd::Function<AddNormFunction> {
          .d_branch = branch ? d_branch.mutable_data_ptr() : nullptr,
          .d_weight = dispatch::mutable_vector_view(d_weight),
          .d_bias = dispatch::mutable_vector_view(d_bias),
-         .d_branch_bias = d_branch_bias.defined() ? dispatch::mutable_vector_view(d_branch_bias) : neighbours::Vector{},
+         .d_branch_bias = d_branch_bias.defined() ? dispatch::mutable_vector_view(d_branch_bias) : fused::Vector{},
          .partial = partial.mutable_data_ptr<float>()},
         place.execution(0).stream);
     return {d_x, d_branch, d_branch_bias, {}, d_weight, d_bias, {}, {}};

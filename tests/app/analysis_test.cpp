@@ -143,7 +143,7 @@ TEST_P(ComposedFormula, EqualsTheReferenceForwardAndBackward) {
 INSTANTIATE_TEST_SUITE_P(Modes, ComposedFormula,
                          ::testing::Values(PeerCase{"None", Masking::none, Normalizer::none},
                                            PeerCase{"Paper", Masking::none, Normalizer::paper},
-                                           PeerCase{"Reference", Masking::none, Normalizer::reference},
+                                           PeerCase{"Authors", Masking::none, Normalizer::authors},
                                            PeerCase{"BlockCausal", Masking::block_causal, Normalizer::none},
                                            PeerCase{"TokenCausal", Masking::token_causal, Normalizer::none},
                                            PeerCase{"TokenCausalPaper", Masking::token_causal, Normalizer::paper}),

@@ -202,7 +202,7 @@ TEST(Decode, BadArgumentsAreNamed) {
   refused([](auto& config, auto&, auto&) { config.max_tokens = 25; }, {"max_tokens is 25", "24", "clamp"});
   refused([](auto& config, auto&, auto&) { config.beyond = BeyondTrained::interpolate; },
           {"max_tokens", "interpolate"});
-  refused([](auto& config, auto&, auto&) { config.options.normalizer = Normalizer::reference; }, {"normalizer"});
+  refused([](auto& config, auto&, auto&) { config.options.normalizer = Normalizer::authors; }, {"normalizer"});
   refused([](auto& config, auto&, auto&) { config.kv_heads = 3; }, {"kv_heads is 3"});
   refused([](auto&, auto& tokens, auto&) { tokens = -1; }, {"tokens is -1"});
   refused([](auto&, auto&, auto& args) { args.q.data = nullptr; }, {"q is null"});

@@ -110,7 +110,7 @@ TEST(Identity, IdentityMixingIsAttentionInsideEachBlock) {
 
 TEST(Identity, PermutingBlocksTogetherWithTheMatrixPermutesTheOutput) {
   const std::vector<std::int64_t> order{3, 0, 4, 1, 2};
-  for (const auto normalizer : {Normalizer::none, Normalizer::paper, Normalizer::reference}) {
+  for (const auto normalizer : {Normalizer::none, Normalizer::paper, Normalizer::authors}) {
     const Problem p = problem(Partition::line(40, 8), Masking::none, normalizer);
     const OperatorCase c(p, 3);
     const auto permuted = [&](const TokenTensor& x) {

@@ -96,7 +96,7 @@ TEST(Operator, EveryBidirectionalOptionCombinationMatchesTheReference) {
        {Partition::grid({6, 5}, {2, 3}), Partition::line(23, 5), Partition::grid({2, 3, 4}, {2, 1, 2})})
     for (const auto map :
          {FeatureMap::identity, FeatureMap::relu, FeatureMap::elu_plus_one, FeatureMap::exp, FeatureMap::squared_relu})
-      for (const auto normalizer : {Normalizer::none, Normalizer::paper, Normalizer::reference})
+      for (const auto normalizer : {Normalizer::none, Normalizer::paper, Normalizer::authors})
         for (const bool per_head : {false, true})
           for (const bool separate : {false, true})
             for (const auto algorithm : {Algorithm::summary, Algorithm::dense}) {
@@ -107,7 +107,7 @@ TEST(Operator, EveryBidirectionalOptionCombinationMatchesTheReference) {
               p.mixing_per_head = per_head;
               p.separate_denominator = separate;
               if (separate && normalizer == Normalizer::none) continue;
-              if (algorithm == Algorithm::dense && (separate || normalizer == Normalizer::reference)) continue;
+              if (algorithm == Algorithm::dense && (separate || normalizer == Normalizer::authors)) continue;
               if (map == FeatureMap::identity && normalizer != Normalizer::none) p.options.eps = 100;
               expect_matches_reference(OperatorCase(p, seed++), 1e-10);
             }
@@ -118,12 +118,12 @@ TEST(Operator, KeptSummariesMatchTheReferenceAndAreOnlyRead) {
   unsigned seed = 500;
   for (const auto& [dtype, tolerance] :
        {Tolerance{DType::f64, 1e-10}, Tolerance{DType::f32, 1e-5}, Tolerance{DType::bf16, 8e-3}})
-    for (const auto normalizer : {Normalizer::none, Normalizer::paper, Normalizer::reference})
+    for (const auto normalizer : {Normalizer::none, Normalizer::paper, Normalizer::authors})
       for (const auto& [masking, kv_heads] :
            {std::pair(Masking::none, 2), std::pair(Masking::none, 1), std::pair(Masking::token_causal, 2)})
         for (const bool separate : {false, true}) {
           if (separate && normalizer == Normalizer::none) continue;
-          if (masking != Masking::none && normalizer == Normalizer::reference) continue;
+          if (masking != Masking::none && normalizer == Normalizer::authors) continue;
           Problem p =
               base_problem(masking == Masking::none ? Partition::grid({20, 15}, {2, 3}) : Partition::line(100, 50));
           p.dtype = dtype;
@@ -246,7 +246,7 @@ TEST(Operator, RandomShapesMatchTheReferenceInEveryElementType) {
       p.options.normalizer =
           p.options.feature_map == FeatureMap::identity ? Normalizer::none : static_cast<Normalizer>(random() % 3);
       p.options.masking = p.partition.is_line() ? static_cast<Masking>(random() % 3) : Masking::none;
-      if (p.options.masking != Masking::none && p.options.normalizer == Normalizer::reference)
+      if (p.options.masking != Masking::none && p.options.normalizer == Normalizer::authors)
         p.options.normalizer = Normalizer::paper;
       if (p.options.feature_map == FeatureMap::exp) p.options.scale = 0.1;
       if (repetition % 4 < 2) p.options.algorithm = Algorithm::summary;
@@ -344,11 +344,11 @@ TEST(Operator, WideHeadsSpanSeveralPanels) {
 TEST(Operator, GradientsOfTheReferenceAreThoseOfFiniteDifferences) {
   unsigned seed = 50;
   for (const auto masking : {Masking::none, Masking::block_causal, Masking::token_causal})
-    for (const auto normalizer : {Normalizer::none, Normalizer::paper, Normalizer::reference})
+    for (const auto normalizer : {Normalizer::none, Normalizer::paper, Normalizer::authors})
       for (const auto map : {FeatureMap::identity, FeatureMap::relu, FeatureMap::elu_plus_one, FeatureMap::exp,
                              FeatureMap::squared_relu})
         for (const bool separate : {false, true}) {
-          if (masking != Masking::none && normalizer == Normalizer::reference) continue;
+          if (masking != Masking::none && normalizer == Normalizer::authors) continue;
           if (separate && normalizer == Normalizer::none) continue;
           Problem p = base_problem(Partition::line(7, 3));
           p.batch = 1;

@@ -45,7 +45,7 @@ TEST(Robustness, PlanRefusesBadProblemsByName) {
       {"partition",
        [](Problem& p) { p.partition = Partition::grid({8, 4}, {2, 2}), p.options.masking = Masking::token_causal; }},
       {"normalizer",
-       [](Problem& p) { p.options.normalizer = Normalizer::reference, p.options.masking = Masking::token_causal; }},
+       [](Problem& p) { p.options.normalizer = Normalizer::authors, p.options.masking = Masking::token_causal; }},
       {"cu_seqlens", [](Problem& p) { p.cu_seqlens = {0, 40}; }},
       {"cu_seqlens", [](Problem& p) { p.cu_seqlens = {0, 20, 10, 32}; }},
       {"cu_seqlens", [](Problem& p) { p.cu_seqlens = {1, 32}; }},
@@ -55,7 +55,7 @@ TEST(Robustness, PlanRefusesBadProblemsByName) {
       {"initial_tokens", [](Problem& p) { p.initial_tokens = 3, p.options.masking = Masking::block_causal; }},
       {"q_den", [](Problem& p) { p.separate_denominator = true, p.options.normalizer = Normalizer::none; }},
       {"algorithm",
-       [](Problem& p) { p.options.normalizer = Normalizer::reference, p.options.algorithm = Algorithm::dense; }},
+       [](Problem& p) { p.options.normalizer = Normalizer::authors, p.options.algorithm = Algorithm::dense; }},
       {"batch",
        [](Problem& p) {
          p.batch = std::int64_t{1} << 40, p.partition = Partition::line(std::int64_t{1} << 40, std::int64_t{1} << 38);
@@ -198,7 +198,7 @@ TEST(Robustness, InfinityAndNaNComeThroughInsteadOfBeingHidden) {
 }
 
 TEST(Robustness, ZeroFeaturesGiveZeroOutputThanksToEps) {
-  for (const auto normalizer : {Normalizer::paper, Normalizer::reference}) {
+  for (const auto normalizer : {Normalizer::paper, Normalizer::authors}) {
     Problem p = problem();
     p.options.normalizer = normalizer;
     OperatorCase c(p, 6);

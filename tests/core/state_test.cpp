@@ -448,7 +448,7 @@ TEST(State, BadConfigurationsAreRefusedByName) {
   expect([](StateConfig& c) { c.block_size = 0; }, {"block_size is 0"});
   expect([](StateConfig& c) { c.mixing_blocks = 0; }, {"mixing_blocks is 0"});
   expect([](StateConfig& c) { c.options.masking = Masking::block_causal; }, {"masking", "token-causal"});
-  expect([](StateConfig& c) { c.options.normalizer = Normalizer::reference; }, {"normalizer", "none or paper"});
+  expect([](StateConfig& c) { c.options.normalizer = Normalizer::authors; }, {"normalizer", "none or paper"});
   expect([](StateConfig& c) { c.options.scale = std::numeric_limits<double>::infinity(); }, {"scale"});
   expect_error([] { State(small_config(DType::f32), nullptr); }, {"mixing is null"});
   std::vector<float> broken = mixing;

@@ -16,7 +16,7 @@ TEST(Names, EveryPrintedNameParsesBackToItsValue) {
   for (const FeatureMap value :
        {FeatureMap::identity, FeatureMap::relu, FeatureMap::elu_plus_one, FeatureMap::exp, FeatureMap::squared_relu})
     EXPECT_EQ(parse_feature_map(name(value)), value);
-  for (const Normalizer value : {Normalizer::none, Normalizer::paper, Normalizer::reference})
+  for (const Normalizer value : {Normalizer::none, Normalizer::paper, Normalizer::authors})
     EXPECT_EQ(parse_normalizer(name(value)), value);
   for (const Masking value : {Masking::none, Masking::block_causal, Masking::token_causal})
     EXPECT_EQ(parse_masking(name(value)), value);
@@ -44,7 +44,7 @@ TEST(Names, DashesAndUnderscoresAreTheSame) {
 TEST(Names, AnUnknownNameIsAnsweredWithTheValidOnes) {
   expect_error([] { parse_dtype("int8"); }, {"dtype", "'int8'", "f32, f64, bf16, f16"});
   expect_error([] { parse_feature_map(""); }, {"feature_map", "''", "identity, relu, elu+1, exp, squared-relu"});
-  expect_error([] { parse_normalizer("Paper"); }, {"normalizer", "none, paper, reference"});
+  expect_error([] { parse_normalizer("Paper"); }, {"normalizer", "none, paper, authors"});
   expect_error([] { parse_masking("causal"); }, {"masking", "none, block-causal, token-causal"});
   expect_error([] { parse_algorithm("fast"); }, {"algorithm", "automatic, summary, dense"});
   expect_error([] { parse_device("gpu"); }, {"device", "'gpu'", "cpu, cuda"});

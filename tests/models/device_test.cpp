@@ -21,7 +21,7 @@ class Gpu : public ::testing::Test {
   static std::vector<ClassifierOptions> every_model() {
     std::vector<ClassifierOptions> result;
     for (const char* model : {"deit_tiny", "vlt_tiny"})
-      for (const char* preset : {"paper", "reference"})
+      for (const char* preset : {"paper", "authors"})
         for (const char* attention : {"softmax", "linear", "mhla"}) {
           ClassifierOptions options = testing::small_options();
           options.model = model;

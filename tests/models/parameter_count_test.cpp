@@ -16,7 +16,7 @@ class ReferenceModel : public ::testing::TestWithParam<Count> {};
 TEST_P(ReferenceModel, HasThePublishedNumberOfParameters) {
   ClassifierOptions options;
   options.model = GetParam().model;
-  options.preset = "reference";
+  options.preset = "authors";
   options.attention = {GetParam().attention};
   EXPECT_EQ(testing::parameter_count(*make_classifier(options)), GetParam().parameters);
 }

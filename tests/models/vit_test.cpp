@@ -95,7 +95,7 @@ TEST_P(EveryVit, RecomputationChangesNoGradient) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Vit, EveryVit,
-                         ::testing::Combine(::testing::Values("paper", "reference"),
+                         ::testing::Combine(::testing::Values("paper", "authors"),
                                             ::testing::Values("softmax", "linear", "mhla")),
                          [](const auto& info) {
                            return std::string(std::get<0>(info.param)) + "_" + std::get<1>(info.param);
@@ -124,7 +124,7 @@ TEST(Vit, RecomputationKnowsTheAutocastOfTheForwardPass) {
 }
 
 TEST(Vit, LayersMayDifferInAttention) {
-  for (const char* preset : {"paper", "reference"}) {
+  for (const char* preset : {"paper", "authors"}) {
     ClassifierOptions options = small_options();
     options.preset = preset;
     options.depth = 3;

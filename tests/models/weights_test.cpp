@@ -79,7 +79,7 @@ TEST_F(Weights, StrictLoadingListsEverythingThatDoesNotFit) {
 
 TEST_F(Weights, ASoftmaxCheckpointBecomesAnMhlaModel) {
   ClassifierOptions softmax = small_options();
-  softmax.preset = "reference";
+  softmax.preset = "authors";
   softmax.attention = {"softmax"};
   const auto source = model(softmax);
   save_weights(*source, file_);

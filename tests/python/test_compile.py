@@ -8,7 +8,7 @@ from oracle import GRID, LINE, random_inputs
 
 OPCHECK_CASES = {
     "image": ([5, 4], [3, 2], {}),
-    "reference": ([5, 4], [3, 2], {"normalizer": "reference", "feature_eps": 1e-6}),
+    "authors": ([5, 4], [3, 2], {"normalizer": "authors", "feature_eps": 1e-6}),
     "causal": ([20], [4], {"masking": "token-causal", "normalizer": "none"}),
     "state": ([20], [4], {"masking": "token-causal", "state_blocks": 5}),
     "kept": ([256], [64], {"normalizer": "none"}),

@@ -61,7 +61,7 @@ def test_vision_transformers_are_recognised(tmp_path):
     softmax = vit(192, 16, 197, {"qkv.weight": (576, 192)}) | {"cls_token": torch.zeros(1, 1, 192)}
     expected = {
         "model": "deit_tiny",
-        "preset": "reference",
+        "preset": "authors",
         "attention": ["softmax"],
         "image_size": [224, 224],
         "patch": 16,

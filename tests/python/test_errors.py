@@ -51,7 +51,7 @@ CASES = {
     "algorithm": ({"algorithm": "fast"}, "^algorithm is 'fast'"),
     "scale": ({"scale": float("inf")}, "^scale is not finite"),
     "causal grid": ({"causal": True}, "^partition is a grid"),
-    "causal reference": ({"partition": LINE, "causal": True, "normalizer": "reference"}, "^normalizer reference"),
+    "causal authors": ({"partition": LINE, "causal": True, "normalizer": "authors"}, "^normalizer authors"),
     "q_den alone": ({"q_den": torch.rand(2, 16, 4, 6)}, "^k_den"),
     "q_den without denominator": ({"normalizer": "none", "q_den": torch.rand(2, 16, 4, 6)}, "^q_den is given"),
     "shape of k_den": ({"q_den": torch.rand(2, 16, 4, 6), "k_den": torch.rand(2, 16, 4, 7)}, "^k_den has size 7"),

@@ -33,11 +33,11 @@ def test_training_lowers_the_loss_and_projection_keeps_the_matrix_valid(device):
 
 def test_forward_is_projections_around_the_operator(device):
     torch.manual_seed(0)
-    layer = mhla.nn.MHLA(12, 3, GRID, kv_heads=1, normalizer="reference", feature_eps=1e-6).double().to(device)
+    layer = mhla.nn.MHLA(12, 3, GRID, kv_heads=1, normalizer="authors", feature_eps=1e-6).double().to(device)
     x = torch.randn(2, 36, 12, dtype=torch.float64, device=device)
     q, k, v = layer.qkv(x).split([12, 4, 4], -1)
     q, k, v = (part.reshape(2, 36, -1, 4) for part in (q, k, v))
-    o = mhla.attention(q, k, v, layer.mixing, partition=GRID, normalizer="reference", feature_eps=1e-6)
+    o = mhla.attention(q, k, v, layer.mixing, partition=GRID, normalizer="authors", feature_eps=1e-6)
     torch.testing.assert_close(layer(x), layer.proj(o.reshape(2, 36, 12)))
 
 

@@ -11,7 +11,7 @@ from oracle import FEATURE_MAPS, GRID, LINE, VIDEO, dense_attention, random_inpu
 MODES = [
     (False, "none"),
     (False, "paper"),
-    (False, "reference"),
+    (False, "authors"),
     ("block", "none"),
     ("block", "paper"),
     (True, "none"),
@@ -20,7 +20,7 @@ MODES = [
 COMBINATIONS = [
     (feature_map, mode, algorithm)
     for feature_map, mode, algorithm in itertools.product(FEATURE_MAPS, MODES, ("summary", "dense"))
-    if (mode[1], algorithm) != ("reference", "dense")
+    if (mode[1], algorithm) != ("authors", "dense")
 ]
 
 
@@ -62,7 +62,7 @@ def test_gradients_equal_finite_differences(feature_map, mode, algorithm, device
     assert torch.autograd.gradcheck(lambda *x: mhla.attention(*x, partition=partition, **options), inputs)
 
 
-@pytest.mark.parametrize("normalizer", ["paper", "reference"])
+@pytest.mark.parametrize("normalizer", ["paper", "authors"])
 def test_separate_denominator_features_and_their_gradients(normalizer, device):
     q, k, v, mixing = random_inputs(LINE, batch=1, key_dim=3, value_dim=2, device=device)
     q_den, k_den, _, _ = random_inputs(LINE, batch=1, key_dim=3, value_dim=2, seed=1, device=device)

@@ -38,14 +38,14 @@ TEST(Module, IsProjectionsAroundTheOperator) {
   torch::manual_seed(0);
   const Partition partition = Partition::grid({4, 4}, {2, 2});
   MultiHeadLinearAttention layer(
-      MultiHeadLinearAttentionOptions(12, 3, partition).normalizer(Normalizer::reference).mixing_per_head(true));
+      MultiHeadLinearAttentionOptions(12, 3, partition).normalizer(Normalizer::authors).mixing_per_head(true));
   layer->to(test::device());
   EXPECT_EQ(layer->mixing.sizes(), (std::vector<std::int64_t>{3, 4, 4}));
   const at::Tensor x = torch::randn({2, 16, 12}, test::device());
   const auto parts = layer->qkv(x).chunk(3, -1);
   const auto heads = [](const at::Tensor& part) { return part.reshape({2, 16, 3, 4}); };
   const at::Tensor o = attention(heads(parts[0]), heads(parts[1]), heads(parts[2]), layer->mixing,
-                                 {.partition = partition, .normalizer = Normalizer::reference});
+                                 {.partition = partition, .normalizer = Normalizer::authors});
   EXPECT_TRUE(torch::allclose(layer(x), layer->proj(o.reshape({2, 16, 12}))));
 }
 

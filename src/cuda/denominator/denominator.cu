@@ -74,7 +74,7 @@ __global__ void denominator_kernel(const __grid_constant__ DenominatorArgs<E> ar
   const Shape& shape = args.shape;
   const Place at = Place::of(shape, true);
   const int kv_head = at.head / (shape.heads / shape.kv_heads);
-  const std::int64_t row = args.reference ? shape.entry_row(at.s, kv_head, shape.initial + at.block) : at.row;
+  const std::int64_t row = args.authors ? shape.entry_row(at.s, kv_head, shape.initial + at.block) : at.row;
   const T* const z = args.sums + row * shape.key_pad;
   const bool pairs = shape.masking == Masking::token_causal;
   const int own = shape.initial_full + at.block;
@@ -91,7 +91,7 @@ __global__ void denominator_kernel(const __grid_constant__ DenominatorArgs<E> ar
     }
     sum = warp_sum(sum) * static_cast<T>(shape.scale);
     if (lane_id() != 0) return;
-    if (args.reference) {
+    if (args.authors) {
       args.slots[at.row * shape.capacity + at.tokens.slot(n)] = sum;
     } else {
       args.denominator.at(at.s.batch, token, at.head) = sum + static_cast<T>(shape.eps);
@@ -343,13 +343,13 @@ void denominators(const DenominatorArgs<E>& args, cudaStream_t stream) {
   using T = Accumulator<E>;
   const Shape& shape = args.shape;
   const dim3 grid = token_grid(shape, shape.heads);
-  if (args.reference) {
+  if (args.authors) {
     const auto bytes = sizeof(T) * static_cast<std::size_t>(shape.total_blocks) *
                        static_cast<std::size_t>(shape.heads) * static_cast<std::size_t>(shape.capacity);
     check(cudaMemsetAsync(args.slots, 0, bytes, stream), "clearing slots");
   }
   launch("denominators", denominator_kernel<E>, grid, kWarps * 32, 0, stream, args);
-  if (args.reference) {
+  if (args.authors) {
     launch("mixing of slots", mix_slots_kernel<T>, grid, kWarps * 32, 0, stream, shape,
            static_cast<const T*>(args.slots), false, static_cast<T>(shape.eps), args.denominator);
   }

@@ -2,7 +2,7 @@
 // normaliser, and the backward pass. One warp per token and head, full precision.
 //
 //   paper      den_t = scale phi(q_t) . (z~_i + m[i, i] sum_{s <= t in block} phi(k_s)) + eps    (the sum:
-//   token-causal) reference  den[i, w] = sum_b m[i, b] y[b, w] + eps,  y[b, w] = scale phi(q[b, w]) . z_b,  w: slot in
+//   token-causal) authors    den[i, w] = sum_b m[i, b] y[b, w] + eps,  y[b, w] = scale phi(q[b, w]) . z_b,  w: slot in
 //   the block
 #pragma once
 
@@ -33,9 +33,9 @@ struct DenominatorArgs {
   using T = Accumulator<E>;
   Shape shape;
   TokenTensor<const E> q{}, k{};  // of the denominator
-  bool reference = false;
-  const T* sums = nullptr;  // paper: z~ by S~ row; reference: z by S row
-  T* slots = nullptr;       // reference: [S~ rows, capacity], y
+  bool authors = false;
+  const T* sums = nullptr;  // paper: z~ by S~ row; authors: z by S row
+  T* slots = nullptr;       // authors: [S~ rows, capacity], y
   TokenScalars<T> denominator{};
 };
 template <typename E>
@@ -91,7 +91,7 @@ struct SeparateGradientArgs {
   using T = Accumulator<E>;
   Shape shape;
   TokenTensor<const E> q{}, k{};
-  TokenScalars<const T> g{};    // coefficient of q's own vector: g, or dy of the reference normaliser
+  TokenScalars<const T> g{};    // coefficient of q's own vector: g, or dy of the authors' normaliser
   const T* q_vector = nullptr;  // z~ by S~ row, or z by S row when `own`
   bool own = false;
   const T* dz = nullptr;  // by S row

@@ -5,7 +5,7 @@
 
 #include <initializer_list>
 
-#include "cuda/neighbours/rows.cuh"
+#include "cuda/fused/rows.cuh"
 
 namespace mhla::cuda::layers {
 
@@ -15,7 +15,7 @@ constexpr std::int64_t kSlots = 264;
 struct ColumnSum {
   const float* partial = nullptr;  // [slots, width]
   std::int64_t width = 0;
-  neighbours::Vector sum{};  // null: not wanted
+  fused::Vector sum{};  // null: not wanted
 };
 
 struct ColumnSums {

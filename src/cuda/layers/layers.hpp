@@ -11,12 +11,12 @@
 
 #include <cstdint>
 
-#include "mhla/neighbours.hpp"
+#include "mhla/fused.hpp"
 
 namespace mhla::cuda::layers {
 
-using neighbours::ConstVector;
-using neighbours::Vector;
+using fused::ConstVector;
+using fused::Vector;
 
 // sum = x + factor (branch + branch_bias), y = LayerNorm(sum) weight + bias.
 struct AddNorm {

@@ -15,7 +15,7 @@ constexpr double kInitialDeviation = 0.02;
 
 std::shared_ptr<nn::Attention> make_attention(const VitDesign& design, nn::AttentionKind kind) {
   // In the authors' models softmax layers are timm's.
-  if (design.reference && kind == nn::AttentionKind::softmax)
+  if (design.authors && kind == nn::AttentionKind::softmax)
     return std::make_shared<nn::PlainAttention>(design.width, design.heads);
   return std::make_shared<nn::GridAttention>(design.attention_options(kind));
 }

@@ -33,7 +33,7 @@ std::vector<std::string> vit_names() {
   return names;
 }
 
-VitDesign::VitDesign(const ClassifierOptions& options) : reference(options.preset == "reference"), options_(options) {
+VitDesign::VitDesign(const ClassifierOptions& options) : authors(options.preset == "authors"), options_(options) {
   const auto* const size =
       std::ranges::find_if(kVitSizes, [&](const VitSize& size) { return options.model == size.name; });
   if (size == kVitSizes.end()) throw Error(fmt::format("model \"{}\" is no vision transformer", options.model));
@@ -50,9 +50,9 @@ VitDesign::VitDesign(const ClassifierOptions& options) : reference(options.prese
   const auto all = [&](nn::AttentionKind kind) {
     return std::ranges::all_of(attention, [&](nn::AttentionKind layer) { return layer == kind; });
   };
-  class_token = reference && all(nn::AttentionKind::softmax);
-  if (reference && all(nn::AttentionKind::linear)) norm = nn::NormKind::rms;
-  canvas = reference && !class_token && norm == nn::NormKind::layer;
+  class_token = authors && all(nn::AttentionKind::softmax);
+  if (authors && all(nn::AttentionKind::linear)) norm = nn::NormKind::rms;
+  canvas = authors && !class_token && norm == nn::NormKind::layer;
   grid = grid_of(options.image_size[0], options.image_size[1]);
   if (!canvas) return;
   grid.height = ceil_div(grid.height, options.blocks[0]) * options.blocks[0];
@@ -70,16 +70,16 @@ Partition VitDesign::partition() const {
 nn::GridAttentionOptions VitDesign::attention_options(nn::AttentionKind kind) const {
   const bool mhla = kind == nn::AttentionKind::mhla;
   nn::GridAttentionOptions result{.dim = width, .heads = heads, .kind = kind};
-  result.lepe = options_.lepe && (mhla || !reference);
+  result.lepe = options_.lepe && (mhla || !authors);
   if (mhla) {
     result.partition = partition();
     result.mixing =
         mixing_tensor(result.partition, parse_mixing_init(options_.mixing_init), {.sigma = options_.mixing_sigma});
     result.mixing_frozen = options_.mixing_frozen;
   }
-  if (reference && mhla) {
+  if (authors && mhla) {
     result.inner_norm = true;
-    result.normalizer = Normalizer::reference;
+    result.normalizer = Normalizer::authors;
     result.norm_eps = std::numeric_limits<float>::epsilon();
     result.feature_eps = 1e-6;
   }

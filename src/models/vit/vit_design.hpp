@@ -18,7 +18,7 @@ struct VitDesign {
 
   std::int64_t width = 0, depth = 0, heads = 0;
   std::vector<nn::AttentionKind> attention;  // per layer
-  bool reference = false;
+  bool authors = false;
   // The authors' MHLA model works on a canvas of whole blocks, on whose middle an image is put (or cut to it), and
   // treats the border as image. All others take any size: the last row and column of patches are filled up with zeros.
   bool canvas = false;

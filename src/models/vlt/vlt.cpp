@@ -91,7 +91,7 @@ at::Tensor Vlt::run(const at::Tensor& images,
     const nn::Grid grid{image.size(2), image.size(3)};
     x = nn::as_tokens(image).contiguous();
     if (layer == 0) drop = nn::drop_path_factors(options.drop_path, design.depth(), x, is_training());
-    const neighbours::RotaryTables rotary = stage.rotary->tables(grid);
+    const fused::RotaryTables rotary = stage.rotary->tables(grid);
     for (const auto& block : stage.blocks) {
       if (!visit(*block, x, {layer, grid, rotary})) return x;
       const at::Tensor factors = drop.defined() ? drop[layer] : at::Tensor();

@@ -37,7 +37,7 @@ class Vlt : public Classifier {
   struct Place {
     std::int64_t layer;
     nn::Grid grid;
-    const neighbours::RotaryTables& rotary;
+    const fused::RotaryTables& rotary;
   };
   // Runs the stages; `visit` is told of each block and its input before the block runs, and may stop there.
   at::Tensor run(const at::Tensor& images,

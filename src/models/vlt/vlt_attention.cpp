@@ -20,12 +20,12 @@ VltRotaryImpl::VltRotaryImpl(std::int64_t head_width) {
   angle_ = register_buffer("angle", at::pow(kRotaryBase, exponents).repeat_interleave(2).to(at::kFloat));
 }
 
-neighbours::RotaryTables VltRotaryImpl::tables(nn::Grid grid) {
+fused::RotaryTables VltRotaryImpl::tables(nn::Grid grid) {
   const at::Tensor angles = angle_.slice(0, 0, std::nullopt, 2).to(at::kFloat);
   const auto turns = [&](std::int64_t size) { return at::outer(at::arange(size, angles.options()), angles).flatten(); };
   const at::Tensor all = at::cat({turns(grid.height), turns(grid.width)});
   const std::int64_t pairs = angles.size(0);
-  return {all.cos(), all.sin(), {grid.height, grid.width}, {pairs, pairs}, neighbours::RotaryLayout::adjacent};
+  return {all.cos(), all.sin(), {grid.height, grid.width}, {pairs, pairs}, fused::RotaryLayout::adjacent};
 }
 
 VltAttention::VltAttention(const VltAttentionOptions& options)
@@ -37,13 +37,13 @@ VltAttention::VltAttention(const VltAttentionOptions& options)
   if (options.kind == nn::AttentionKind::linear) mixing_ = register_module("piece_attn", nn::BlockMixing());
 }
 
-VltAttention::Projected VltAttention::project(const at::Tensor& x, const neighbours::RotaryTables& rotary) {
+VltAttention::Projected VltAttention::project(const at::Tensor& x, const fused::RotaryTables& rotary) {
   const auto parts = nn::projected(qkvo_, x).unflatten(-1, {4, options.heads, -1}).unbind(2);
   const bool softmax = options.kind == nn::AttentionKind::softmax;
-  const neighbours::RotaryFeaturesOptions features{
-      .feature_map = softmax ? FeatureMap::identity : FeatureMap::elu_plus_one, .plain = !softmax};
-  auto [q, q_plain] = neighbours::rotary_features(parts[0], rotary, features);
-  auto [k, k_plain] = neighbours::rotary_features(parts[1], rotary, features);
+  const fused::RotaryFeaturesOptions features{.feature_map = softmax ? FeatureMap::identity : FeatureMap::elu_plus_one,
+                                              .plain = !softmax};
+  auto [q, q_plain] = fused::rotary_features(parts[0], rotary, features);
+  auto [k, k_plain] = fused::rotary_features(parts[1], rotary, features);
   if (options.kind == nn::AttentionKind::linear) {
     const double scale = 1.0 / std::sqrt(static_cast<double>(q.size(3)));
     const at::Tensor scores = (k_plain * q_plain.mean(1, true)).sum(-1, true) * scale;  // [B, N, H, 1]
@@ -54,7 +54,7 @@ VltAttention::Projected VltAttention::project(const at::Tensor& x, const neighbo
   return {q, k, parts[2], parts[3].flatten(2), q_plain, k_plain};
 }
 
-at::Tensor VltAttention::forward(const at::Tensor& x, nn::Grid grid, const neighbours::RotaryTables& rotary) {
+at::Tensor VltAttention::forward(const at::Tensor& x, nn::Grid grid, const fused::RotaryTables& rotary) {
   const auto [q, k, v, gate, q_plain, k_plain] = project(x, rotary);
   at::Tensor o;
   if (options.kind == nn::AttentionKind::softmax) {
@@ -75,7 +75,7 @@ at::Tensor VltAttention::forward(const at::Tensor& x, nn::Grid grid, const neigh
   return nn::projected(proj_, o * gate);
 }
 
-at::Tensor VltAttention::weights(const at::Tensor& x, nn::Grid grid, const neighbours::RotaryTables& rotary) {
+at::Tensor VltAttention::weights(const at::Tensor& x, nn::Grid grid, const fused::RotaryTables& rotary) {
   const Projected projected = project(x, rotary);
   if (options.kind == nn::AttentionKind::softmax) return nn::softmax_weights(projected.q, projected.k);
   const auto [partition, mixing] = mixing_->on(grid, x.device());

@@ -3,7 +3,7 @@
 
 #include <torch/torch.h>
 
-#include "mhla/neighbours_torch.hpp"
+#include "mhla/fused_torch.hpp"
 #include "nn/attention.hpp"
 #include "nn/block_mixing.hpp"
 #include "nn/grid.hpp"
@@ -16,7 +16,7 @@ class VltRotaryImpl : public torch::nn::Module {
  public:
   explicit VltRotaryImpl(std::int64_t head_width);
 
-  neighbours::RotaryTables tables(nn::Grid grid);
+  fused::RotaryTables tables(nn::Grid grid);
 
  private:
   at::Tensor angle_;  // [head_width / 2], each twice
@@ -38,10 +38,10 @@ class VltAttention : public torch::nn::Module {
  public:
   explicit VltAttention(const VltAttentionOptions& options);
 
-  at::Tensor forward(const at::Tensor& x, nn::Grid grid, const neighbours::RotaryTables& rotary);
+  at::Tensor forward(const at::Tensor& x, nn::Grid grid, const fused::RotaryTables& rotary);
 
   // As nn::Attention::weights(); of linear attention and MHLA by the plain features, whose weights are positive.
-  at::Tensor weights(const at::Tensor& x, nn::Grid grid, const neighbours::RotaryTables& rotary);
+  at::Tensor weights(const at::Tensor& x, nn::Grid grid, const fused::RotaryTables& rotary);
 
   at::Tensor mixing() { return mixing_ ? mixing_->weight : at::Tensor(); }
 
@@ -52,7 +52,7 @@ class VltAttention : public torch::nn::Module {
     at::Tensor q, k, v, gate;     // [B, N, H, D], q and k rotated; gate [B, N, C]
     at::Tensor q_plain, k_plain;  // features before rotation; not for softmax
   };
-  Projected project(const at::Tensor& x, const neighbours::RotaryTables& rotary);
+  Projected project(const at::Tensor& x, const fused::RotaryTables& rotary);
 
   torch::nn::Conv2d qkvo_, lepe_ = nullptr, proj_;
   nn::BlockMixing mixing_ = nullptr;  // none for softmax

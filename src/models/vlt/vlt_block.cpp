@@ -36,7 +36,7 @@ VltBlock::VltBlock(const VltAttentionOptions& options, double layer_scale)
 
 at::Tensor VltBlock::with_positions(const at::Tensor& x, nn::Grid grid) { return nn::add_convolved(x, pos_, x, grid); }
 
-at::Tensor VltBlock::forward(const at::Tensor& x, nn::Grid grid, const neighbours::RotaryTables& rotary,
+at::Tensor VltBlock::forward(const at::Tensor& x, nn::Grid grid, const fused::RotaryTables& rotary,
                              const at::Tensor& drop) {
   const auto factors = [&](std::int64_t branch) { return drop.defined() ? drop[branch] : at::Tensor(); };
   at::Tensor y = with_positions(x, grid);
@@ -44,7 +44,7 @@ at::Tensor VltBlock::forward(const at::Tensor& x, nn::Grid grid, const neighbour
   return nn::add_branch(y, ffn_->forward(norm2_->forward(y), grid) * gamma_2_.flatten(), factors(1));
 }
 
-at::Tensor VltBlock::attention_weights(const at::Tensor& x, nn::Grid grid, const neighbours::RotaryTables& rotary) {
+at::Tensor VltBlock::attention_weights(const at::Tensor& x, nn::Grid grid, const fused::RotaryTables& rotary) {
   return attn_->weights(norm1_->forward(with_positions(x, grid)), grid, rotary);
 }
 

@@ -26,9 +26,8 @@ class VltBlock : public torch::nn::Module {
   VltBlock(const VltAttentionOptions& options, double layer_scale);
 
   // x: [B, N, C]; drop: factors of the two branches, [2, B], or undefined.
-  at::Tensor forward(const at::Tensor& x, nn::Grid grid, const neighbours::RotaryTables& rotary,
-                     const at::Tensor& drop);
-  at::Tensor attention_weights(const at::Tensor& x, nn::Grid grid, const neighbours::RotaryTables& rotary);
+  at::Tensor forward(const at::Tensor& x, nn::Grid grid, const fused::RotaryTables& rotary, const at::Tensor& drop);
+  at::Tensor attention_weights(const at::Tensor& x, nn::Grid grid, const fused::RotaryTables& rotary);
   at::Tensor mixing() { return attn_->mixing(); }
 
  private:

@@ -1,0 +1,188 @@
+// What the fused operators accept.
+#include "core/fused_validate.hpp"
+
+#include <cmath>
+#include <cstdint>
+#include <string>
+
+#include "core/fused_rows.hpp"
+
+namespace mhla::fused {
+namespace {
+
+constexpr std::int64_t kMaxWidth = std::int64_t{1} << 24;  // elements of a token
+
+void require(bool ok, const std::string& message) {
+  if (!ok) throw Error(message);
+}
+
+void require_at_least(const char* name, std::int64_t value, std::int64_t low) {
+  require(value >= low,
+          std::string(name) + " is " + std::to_string(value) + "; it must be at least " + std::to_string(low));
+}
+
+void require_eps(const char* name, double value) {
+  require(std::isfinite(value) && value >= 0.0,
+          std::string(name) + " is " + std::to_string(value) + "; it must be finite and not negative");
+}
+
+void require_rows(const Rows& rows, const char* dim_name) {
+  require_at_least("batch", rows.batch, 0);
+  require_at_least("tokens", rows.tokens, 0);
+  require_at_least("heads", rows.heads, 0);
+  require_at_least(dim_name, rows.dim, 1);
+  require(rows.dim <= kMaxWidth && rows.heads <= kMaxWidth / rows.dim,
+          std::string("heads times ") + dim_name + " is too large; a token has at most 2^24 elements");
+}
+
+void require_tensor(const char* name, const void* data, const Rows& rows) {
+  require(data != nullptr || rows.empty(), std::string(name) + " is null");
+}
+
+// Arithmetic in float has no place for a double beside it.
+template <typename Given>
+void require_dtype(const char* name, const Given& given, DType dtype) {
+  require(
+      given.data == nullptr || given.dtype != DType::f64 || dtype == DType::f64,
+      std::string(name) + " is f64; beside x of " + std::string(mhla::name(dtype)) + " it must be f32, bf16 or f16");
+}
+
+void require_workspace(const Execution& run, Device device, std::size_t needed) {
+  if (needed == 0) return;
+  require(run.workspace != nullptr, "workspace is null; it must hold " + std::to_string(needed) + " bytes");
+  require(run.workspace_bytes >= needed, "workspace_bytes is " + std::to_string(run.workspace_bytes) +
+                                             "; it must be at least " + std::to_string(needed));
+  const std::uintptr_t alignment = device == Device::cuda ? 256 : 64;
+  require(reinterpret_cast<std::uintptr_t>(run.workspace) % alignment == 0,
+          "workspace is not aligned to " + std::to_string(alignment) + " bytes");
+}
+
+void validate(const RotaryFeatures& p, const RotaryFeatures::Inputs& in) {
+  const Rows rows = rows_of(p);
+  require_rows(rows, "dim");
+  require_eps("norm_eps", p.norm_eps);
+  require(std::isfinite(p.feature_eps), "feature_eps is not finite");
+  require_tensor("x", in.x.data, rows);
+  require(in.weight.data == nullptr || p.norm != NormScope::none,
+          "weight is given; it must be null with norm none, which has no weight");
+  require_dtype("weight", in.weight, p.dtype);
+  const Rotary& rotary = p.rotary;
+  validate(rotary);
+  if (rotary.axes == 0) return;
+  std::int64_t tokens = 1;
+  std::string sizes;
+  for (std::size_t axis = 0; axis < static_cast<std::size_t>(rotary.axes); ++axis) {
+    sizes += (axis == 0 ? "" : " x ") + std::to_string(rotary.sizes[axis]);
+    if (__builtin_mul_overflow(tokens, rotary.sizes[axis], &tokens)) tokens = -1;
+  }
+  require(tokens == p.tokens,
+          "rotary.sizes are " + sizes + "; they must hold the tokens of x, " + std::to_string(p.tokens));
+  require(2 * rotary.all_pairs() <= p.dim, "rotary.pairs are " + std::to_string(rotary.all_pairs()) +
+                                               " in all; they must be at most half of dim, " +
+                                               std::to_string(p.dim / 2));
+  const bool any = !rows.empty() && rotary.all_pairs() > 0;
+  require(!any || in.cos != nullptr, "cos is null; a rotation needs its tables");
+  require(!any || in.sin != nullptr, "sin is null; a rotation needs its tables");
+  require(in.table_stride == 0 || (rotary.axes == 1 && in.table_stride >= rotary.table_elements()),
+          "table_stride is " + std::to_string(in.table_stride) +
+              "; it must be 0 (one table for all batch rows) or, with one axis, at least the entries of a table");
+}
+
+void validate(const GatedNorm& p, const GatedNorm::Inputs& in) {
+  require_rows(rows_of(p), "dim");
+  require_eps("eps", p.eps);
+  require(p.norm != NormScope::none, "norm is none; it must be head or channels");
+  require_tensor("x", in.x.data, rows_of(p));
+  require_dtype("weight", in.weight, p.dtype);
+}
+
+void validate(const Modulate& p, const Modulate::Inputs& in) {
+  require_rows(rows_of(p), "channels");
+  require_eps("eps", p.eps);
+  require_tensor("x", in.x.data, rows_of(p));
+  require_dtype("weight", in.weight, p.dtype);
+  require_dtype("bias", in.bias, p.dtype);
+  require_dtype("scale", in.scale, p.dtype);
+  require_dtype("shift", in.shift, p.dtype);
+}
+
+template <typename Gradient, typename Input>
+void require_only_with(const Gradient& gradient, const Input& input, const char* name, const char* input_name) {
+  require(gradient.data == nullptr || input.data != nullptr,
+          std::string(name) + " is given; it must be null without " + input_name);
+}
+
+}  // namespace
+
+void validate(const Rotary& rotary) {
+  require(rotary.axes >= 0 && rotary.axes <= 3,
+          "rotary.axes is " + std::to_string(rotary.axes) + "; it must be from 0 to 3");
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    require_at_least("an entry of rotary.sizes", rotary.sizes[axis], 0);
+    require_at_least("an entry of rotary.pairs", rotary.pairs[axis], 0);
+    require(axis < static_cast<std::size_t>(rotary.axes) || (rotary.sizes[axis] == 0 && rotary.pairs[axis] == 0),
+            "rotary.sizes and rotary.pairs must be 0 past the axes there are, " + std::to_string(rotary.axes));
+  }
+}
+
+void validate_table(double theta, DType dtype, const void* cos, const void* sin) {
+  require(std::isfinite(theta) && theta > 0.0,
+          "theta is " + std::to_string(theta) + "; it must be finite and positive");
+  require(dtype == DType::f32 || dtype == DType::f64,
+          "dtype is " + std::string(name(dtype)) + "; tables must be f32 or f64");
+  require(cos != nullptr, "cos is null");
+  require(sin != nullptr, "sin is null");
+}
+
+void validate(const RotaryFeatures& p, const RotaryFeatures::Forward& args) {
+  validate(p, args.in);
+  require_tensor("y", args.y.data, rows_of(p));
+}
+
+void validate(const RotaryFeatures& p, const RotaryFeatures::Backward& args) {
+  validate(p, args.in);
+  require_tensor("d_x", args.d_x.data, rows_of(p));
+  require_only_with(args.d_weight, args.in.weight, "d_weight", "weight");
+  require_dtype("d_weight", args.d_weight, p.dtype);
+  if (args.d_weight.data != nullptr) require_workspace(args.run, p.device, backward_workspace(p));
+}
+
+void validate(const GatedNorm& p, const GatedNorm::Forward& args) {
+  validate(p, args.in);
+  require_tensor("y", args.y.data, rows_of(p));
+}
+
+void validate(const GatedNorm& p, const GatedNorm::Backward& args) {
+  validate(p, args.in);
+  require_tensor("d_y", args.d_y.data, rows_of(p));
+  require_tensor("d_x", args.d_x.data, rows_of(p));
+  require_only_with(args.d_weight, args.in.weight, "d_weight", "weight");
+  require_only_with(args.d_gate, args.in.gate, "d_gate", "gate");
+  if (args.in.gate.data != nullptr) require_tensor("d_gate", args.d_gate.data, rows_of(p));
+  require_dtype("d_weight", args.d_weight, p.dtype);
+  if (args.d_weight.data != nullptr) require_workspace(args.run, p.device, backward_workspace(p));
+}
+
+void validate(const Modulate& p, const Modulate::Forward& args) {
+  validate(p, args.in);
+  require_tensor("y", args.y.data, rows_of(p));
+}
+
+void validate(const Modulate& p, const Modulate::Backward& args) {
+  validate(p, args.in);
+  require_tensor("d_y", args.d_y.data, rows_of(p));
+  require_tensor("d_x", args.d_x.data, rows_of(p));
+  require_only_with(args.d_weight, args.in.weight, "d_weight", "weight");
+  require_only_with(args.d_bias, args.in.bias, "d_bias", "bias");
+  require_only_with(args.d_scale, args.in.scale, "d_scale", "scale");
+  require_only_with(args.d_shift, args.in.shift, "d_shift", "shift");
+  require_dtype("d_weight", args.d_weight, p.dtype);
+  require_dtype("d_bias", args.d_bias, p.dtype);
+  require_dtype("d_scale", args.d_scale, p.dtype);
+  require_dtype("d_shift", args.d_shift, p.dtype);
+  const bool sums = args.d_weight.data != nullptr || args.d_bias.data != nullptr || args.d_scale.data != nullptr ||
+                    args.d_shift.data != nullptr;
+  if (sums) require_workspace(args.run, p.device, backward_workspace(p));
+}
+
+}  // namespace mhla::fused

@@ -1,0 +1,17 @@
+// Checks of what callers of the fused operators hand in; each throws an Error that names the argument.
+#pragma once
+
+#include "mhla/fused.hpp"
+
+namespace mhla::fused {
+
+void validate(const Rotary& rotary);
+void validate_table(double theta, DType dtype, const void* cos, const void* sin);
+void validate(const RotaryFeatures& p, const RotaryFeatures::Forward& args);
+void validate(const RotaryFeatures& p, const RotaryFeatures::Backward& args);
+void validate(const GatedNorm& p, const GatedNorm::Forward& args);
+void validate(const GatedNorm& p, const GatedNorm::Backward& args);
+void validate(const Modulate& p, const Modulate::Forward& args);
+void validate(const Modulate& p, const Modulate::Backward& args);
+
+}  // namespace mhla::fused

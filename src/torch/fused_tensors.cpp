@@ -1,0 +1,95 @@
+// Checks and views of fused_tensors.hpp.
+#include "torch/fused_tensors.hpp"
+
+#include "torch/tensors.hpp"
+
+namespace mhla::dispatch {
+
+void check_tokens(const at::Tensor& x, std::string_view argument, std::int64_t axes, const char* shape) {
+  if (x.layout() != at::kStrided) refuse(argument, " has layout ", x.layout(), "; it must be a dense tensor");
+  if (x.dim() != axes) refuse(argument, " has ", x.dim(), " axes; it must be ", axes, ", ", shape);
+  dtype_of(x, argument);
+  if (x.sym_size(-1) < 1) refuse(argument, " has width 0; it must be at least 1, ", shape);
+  if (x.sym_size(-1) > 1 && x.sym_numel() > 0 && x.sym_stride(-1) != 1) {
+    refuse(argument, " has stride ", x.sym_stride(-1), "; the last axis must be contiguous, stride 1");
+  }
+}
+
+void check_parameter(const at::Tensor& tensor, std::string_view argument, const at::Tensor& x) {
+  dtype_of(tensor, argument);
+  if (tensor.scalar_type() == at::kDouble && x.scalar_type() != at::kDouble) {
+    refuse(argument, " has dtype Double; beside x of ", x.scalar_type(), " it must be float32, bfloat16 or float16");
+  }
+  if (tensor.device() != x.device()) {
+    refuse(argument, " has device ", tensor.device(), "; it must be that of x, ", x.device());
+  }
+}
+
+void check_like(const at::Tensor& tensor, std::string_view argument, const at::Tensor& x) {
+  check_gradient(tensor, argument, x);
+  if (tensor.sym_size(-1) > 1 && tensor.sym_numel() > 0 && tensor.sym_stride(-1) != 1) {
+    refuse(argument, " has stride ", tensor.sym_stride(-1), "; the last axis must be contiguous, stride 1");
+  }
+}
+
+void check_gradient(const OptionalTensor& gradient, std::string_view argument, const at::Tensor& x) {
+  if (!gradient) return;
+  check_parameter(*gradient, argument, x);
+  if (gradient->scalar_type() != x.scalar_type()) {
+    refuse(argument, " has dtype ", gradient->scalar_type(), "; it must be that of x, ", x.scalar_type());
+  }
+  if (gradient->sym_sizes() != x.sym_sizes()) {
+    refuse(argument, " has shape ", gradient->sym_sizes(), "; it must be that of x, ", x.sym_sizes());
+  }
+}
+
+void check_vector(const OptionalTensor& vector, std::string_view argument, const c10::SymInt& width,
+                  const at::Tensor& x) {
+  if (!vector) return;
+  check_parameter(*vector, argument, x);
+  if (vector->dim() != 1 || vector->sym_size(0) != width) {
+    refuse(argument, " has shape ", vector->sym_sizes(), "; it must be [", width, "]");
+  }
+}
+
+at::Tensor readable(const OptionalTensor& tensor) {
+  if (!tensor) return {};
+  return tensor->stride(-1) == 1 || tensor->size(-1) == 1 ? *tensor : tensor->contiguous();
+}
+
+fused::ConstVector vector_view(const at::Tensor& vector) {
+  if (!vector.defined() || vector.numel() == 0) return {};
+  return {vector.const_data_ptr(), dtype_of(vector, "weight")};
+}
+
+fused::Vector mutable_vector_view(const at::Tensor& vector) {
+  if (!vector.defined() || vector.numel() == 0) return {};
+  return {vector.mutable_data_ptr(), dtype_of(vector, "weight")};
+}
+
+namespace {
+
+template <typename Pointer>
+BasicTensor<Pointer> view_of(const at::Tensor& tensor, Pointer data) {
+  return {data, tensor.stride(0), tensor.stride(1), tensor.dim() == 4 ? tensor.stride(2) : 0};
+}
+
+}  // namespace
+
+ConstTensor token_view(const at::Tensor& tensor) {
+  if (!tensor.defined() || tensor.numel() == 0) return {};
+  return view_of<const void*>(tensor, tensor.const_data_ptr());
+}
+
+Tensor mutable_token_view(const at::Tensor& tensor) {
+  if (!tensor.defined() || tensor.numel() == 0) return {};
+  return view_of<void*>(tensor, tensor.mutable_data_ptr());
+}
+
+at::Tensor empty_like_contiguous(const at::Tensor& tensor) {
+  return at::empty_symint(tensor.sym_sizes(), tensor.options());
+}
+
+at::Tensor nothing(const at::Tensor& x) { return at::empty({0}, x.options()); }
+
+}  // namespace mhla::dispatch
