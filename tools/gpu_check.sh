@@ -146,7 +146,7 @@ run_stage() {
       for tool in memcheck racecheck initcheck; do
         local filter="$sanitized"
         [[ "$tool" == racecheck ]] && filter="$raced"
-        step "sanitize: $tool, core" sanitize "$tool" test_core "$filter"
+        step "sanitize: $tool, core" sanitize "$tool" test_api "$filter"
         step "sanitize: $tool, layers" sanitize "$tool" test_models 'GpuLayers.*'
       done ;;
     bench)

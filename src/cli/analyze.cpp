@@ -9,7 +9,7 @@
 #include "cli/output.hpp"
 #include "cli/progress.hpp"
 #include "io/file.hpp"
-#include "io/tensors.hpp"
+#include "tensor_io/tensors.hpp"
 
 namespace mhla::cli {
 namespace {

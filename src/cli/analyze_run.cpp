@@ -6,8 +6,8 @@
 #include <array>
 #include <cmath>
 
-#include "analysis/heat_map.hpp"
 #include "cli/operator_call.hpp"
+#include "report/heat_map.hpp"
 
 namespace mhla::cli {
 namespace {
@@ -47,9 +47,9 @@ std::int64_t bound_of(const std::string& method, const Part& part) {
   return analysis::rank_bound(part.partition, part.q.size(1));
 }
 
-analysis::Series series(const Analysis& result, const std::string& method, const std::string& label,
-                        const std::function<double(const MethodStatistics&)>& value) {
-  analysis::Series line{label, {}, {}};
+report::Series series(const Analysis& result, const std::string& method, const std::string& label,
+                      const std::function<double(const MethodStatistics&)>& value) {
+  report::Series line{label, {}, {}};
   for (const MethodStatistics& row : result.curve)
     if (row.method == method) {
       line.x.push_back(static_cast<double>(row.tokens));
@@ -73,7 +73,7 @@ Analysis analyze(const AnalysisInput& input, const std::function<void(double)>& 
       if (i == kCurvePoints) {
         result.whole.push_back(row);
         result.heat_maps.push_back(
-            {analysis::heat_map_png(analysis::block_ordered(matrix, part.partition)), method,
+            {report::heat_map_png(analysis::block_ordered(matrix, part.partition)), method,
              fmt::format("rank {} of {}, entropy {:.2f} nats", row.values.rank, row.tokens, row.values.entropy)});
       }
       step(std::pow(i, 2) / total / kMethods.size());
@@ -87,8 +87,8 @@ bool within_bounds(const Analysis& analysis) {
                              [](const MethodStatistics& row) { return row.values.rank <= row.rank_bound; });
 }
 
-analysis::LineChart rank_chart(const Analysis& result) {
-  analysis::LineChart chart{"Rank of the attention matrix", "tokens N", "numerical rank"};
+report::LineChart rank_chart(const Analysis& result) {
+  report::LineChart chart{"Rank of the attention matrix", "tokens N", "numerical rank"};
   const auto rank = [](const MethodStatistics& row) { return static_cast<double>(row.values.rank); };
   chart.series = {series(result, "mhla", "MHLA", rank), series(result, "softmax", "softmax", rank),
                   series(result, "linear", "linear", rank),
@@ -98,8 +98,8 @@ analysis::LineChart rank_chart(const Analysis& result) {
   return chart;
 }
 
-analysis::LineChart entropy_chart(const Analysis& result) {
-  analysis::LineChart chart{"Entropy of a row of the attention matrix", "tokens N", "mean entropy, nats"};
+report::LineChart entropy_chart(const Analysis& result) {
+  report::LineChart chart{"Entropy of a row of the attention matrix", "tokens N", "mean entropy, nats"};
   const auto entropy = [](const MethodStatistics& row) { return row.values.entropy; };
   chart.series = {series(result, "mhla", "MHLA", entropy), series(result, "softmax", "softmax", entropy),
                   series(result, "linear", "linear", entropy),

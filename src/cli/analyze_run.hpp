@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "analysis/attention_matrix.hpp"
-#include "analysis/html.hpp"
-#include "analysis/line_chart.hpp"
 #include "io/json.hpp"
 #include "mhla/mixing.hpp"
+#include "report/html.hpp"
+#include "report/line_chart.hpp"
 
 namespace mhla::cli {
 
@@ -32,7 +32,7 @@ struct MethodStatistics {
 struct Analysis {
   std::vector<MethodStatistics> whole;  // at all N tokens
   std::vector<MethodStatistics> curve;  // at leading parts of the input, with the same block extents
-  std::vector<analysis::html::Picture> heat_maps;
+  std::vector<report::html::Picture> heat_maps;
 };
 
 Analysis analyze(const AnalysisInput& input, const std::function<void(double)>& step);
@@ -40,8 +40,8 @@ Analysis analyze(const AnalysisInput& input, const std::function<void(double)>& 
 // No method's rank exceeds its bound.
 bool within_bounds(const Analysis& analysis);
 
-analysis::LineChart rank_chart(const Analysis& analysis);
-analysis::LineChart entropy_chart(const Analysis& analysis);
+report::LineChart rank_chart(const Analysis& analysis);
+report::LineChart entropy_chart(const Analysis& analysis);
 std::vector<std::string> statistics_header();
 std::vector<std::vector<std::string>> statistics_rows(const std::vector<MethodStatistics>& rows);
 io::Json statistics_json(const std::vector<MethodStatistics>& rows);

@@ -5,15 +5,15 @@
 
 #include <array>
 
-#include "analysis/axis.hpp"
-#include "analysis/html.hpp"
-#include "analysis/line_chart.hpp"
 #include "cli/bench_tables.hpp"
+#include "report/axis.hpp"
+#include "report/html.hpp"
+#include "report/line_chart.hpp"
 
 namespace mhla::cli {
 namespace {
 
-using analysis::html::escape;
+using report::html::escape;
 
 constexpr std::array<const char*, 7> kColours = {"#e0682d", "#24a06b", "#a25bd6", "#c9a00f",
                                                  "#d64b7f", "#6b7280", "#2f7dd1"};
@@ -62,7 +62,7 @@ std::string bench_chart(const std::vector<BenchRow>& rows, const std::string& ma
   std::vector<double> all = {1.0};
   for (const BenchComparison& c : comparisons)
     for (const auto& [impl, ms] : c.ms) all.push_back(ms / c.floor_ms);
-  const analysis::Axis axis(all, true, false);
+  const report::Axis axis(all, true, false);
   const auto across = [&](double times) { return kLeft + axis.share(times) * (kWidth - kLeft - kRight); };
 
   std::string body = text(16, 24, "start", 15, machine) + legend(impls, 52);
@@ -83,7 +83,7 @@ std::string bench_chart(const std::vector<BenchRow>& rows, const std::string& ma
     y += kLineHeight;
     for (const double tick : axis.ticks()) {
       body += line(across(tick), top + 6, across(tick), y - 6, tick == 1.0 ? 0.9 : 0.22);
-      body += text(across(tick), y + 8, "middle", 12, analysis::short_number(tick));
+      body += text(across(tick), y + 8, "middle", 12, report::short_number(tick));
     }
     body += dots + text(16, top + 10, "start", 13, pass);
     body += text((kLeft + kWidth - kRight) / 2, y + 27, "middle", 13,

@@ -8,7 +8,6 @@
 #include <memory>
 #include <optional>
 
-#include "analysis/line_chart.hpp"
 #include "cli/bench_model_run.hpp"
 #include "cli/machine.hpp"
 #include "cli/measure.hpp"
@@ -17,6 +16,7 @@
 #include "cli/progress.hpp"
 #include "cuda/attention.hpp"
 #include "io/file.hpp"
+#include "report/line_chart.hpp"
 
 namespace mhla::cli {
 namespace {
@@ -143,15 +143,15 @@ std::string model_bench_table(const std::vector<ModelBenchRow>& rows) {
 void draw_model_charts(const ModelBenchOptions& options, const std::vector<ModelBenchRow>& rows) {
   for (const std::string& pass : options.passes) {
     const auto chart = [&](const char* quantity, const char* unit, const auto& value) {
-      std::map<std::string, analysis::Series> series;
+      std::map<std::string, report::Series> series;
       for (const ModelBenchRow& row : rows) {
         if (row.pass != pass) continue;
-        analysis::Series& line = series[row.label()];
+        report::Series& line = series[row.label()];
         line.label = row.label();
         line.x.push_back(static_cast<double>(row.tokens));
         line.y.push_back(value(row));
       }
-      analysis::LineChart drawn{fmt::format("{}, {}: {}", options.model, pass, quantity), "tokens N", unit};
+      report::LineChart drawn{fmt::format("{}, {}: {}", options.model, pass, quantity), "tokens N", unit};
       drawn.x_log = drawn.y_log = true;
       for (const auto& [label, line] : series) drawn.series.push_back(line);
       io::write_file(std::filesystem::path(options.charts) / fmt::format("{}_{}.svg", quantity, pass), drawn.svg());

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "analysis/heat_map.hpp"
 #include "io/png.hpp"
+#include "report/heat_map.hpp"
 
 namespace mhla::cli {
 namespace {
@@ -22,14 +22,14 @@ at::Tensor enlarged(const at::Tensor& image, std::int64_t factor) {
 at::Tensor coloured(const at::Tensor& weights, std::int64_t height, std::int64_t width) {
   at::Tensor colours = at::empty({height, width, 3}, at::kFloat);
   const at::Tensor relative = (weights.to(at::kCPU, at::kDouble) * static_cast<double>(weights.numel())).contiguous();
-  const double low = std::log(analysis::kDarkest), high = std::log(analysis::kBrightest);
+  const double low = std::log(report::kDarkest), high = std::log(report::kBrightest);
   const auto from = relative.accessor<double, 2>();
   auto to = colours.accessor<float, 3>();
   for (std::int64_t y = 0; y < height; ++y)
     for (std::int64_t x = 0; x < width; ++x) {
       const double weight = from[y * weights.size(0) / height][x * weights.size(1) / width];
       const double t = weight > 0.0 ? (std::log(weight) - low) / (high - low) : 0.0;
-      const auto rgb = analysis::colour(std::clamp(t, 0.0, 1.0));
+      const auto rgb = report::colour(std::clamp(t, 0.0, 1.0));
       for (std::int64_t c = 0; c < 3; ++c) to[y][x][c] = rgb[static_cast<std::size_t>(c)];
     }
   return colours;

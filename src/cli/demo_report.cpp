@@ -5,15 +5,15 @@
 
 #include <algorithm>
 
-#include "analysis/heat_map.hpp"
 #include "cli/measure.hpp"
 #include "cli/output.hpp"
+#include "report/heat_map.hpp"
 
 namespace mhla::cli {
 namespace {
 
-using analysis::LineChart;
-using analysis::html::Report;
+using report::LineChart;
+using report::html::Report;
 
 double tokens_of(const BenchRow& row) { return std::stod(row.shape.substr(2)); }
 
@@ -36,8 +36,8 @@ std::string times(double ratio) {
   return ratio >= 10.0 ? fmt::format("{:.0f}×", ratio) : fmt::format("{:.1f}×", ratio);
 }
 
-analysis::Series sweep_series(const std::vector<BenchRow>& sweep, const std::string& impl, const std::string& label) {
-  analysis::Series line{label, {}, {}};
+report::Series sweep_series(const std::vector<BenchRow>& sweep, const std::string& impl, const std::string& label) {
+  report::Series line{label, {}, {}};
   for (const BenchRow& row : sweep)
     if (row.impl == impl) {
       line.x.push_back(tokens_of(row));
@@ -50,8 +50,8 @@ const MethodStatistics& method(const DemoFindings& findings, const std::string& 
   return *std::ranges::find(findings.analysis.whole, name, &MethodStatistics::method);
 }
 
-analysis::Series stream_series(const std::vector<StreamPoint>& points, const std::string& label, bool markers) {
-  analysis::Series line{label, {}, {}, false, markers};
+report::Series stream_series(const std::vector<StreamPoint>& points, const std::string& label, bool markers) {
+  report::Series line{label, {}, {}, false, markers};
   for (const StreamPoint& point : points) {
     line.x.push_back(static_cast<double>(point.tokens));
     line.y.push_back(point.microseconds);
@@ -72,10 +72,10 @@ void add_rank(Report& report, const DemoFindings& f) {
                   "way: the bound becomes "
                   "the sum over blocks of min(tokens in the block, d), here {}. Softmax reaches {} of {}.",
                   f.dim, mhla.rank_bound, softmax.values.rank, softmax.tokens));
-  std::vector<analysis::html::Picture> pictures = f.analysis.heat_maps;
+  std::vector<report::html::Picture> pictures = f.analysis.heat_maps;
   for (auto& picture : pictures)
     picture.title = picture.title == "softmax" ? "Softmax" : picture.title == "linear" ? "Linear attention" : "MHLA";
-  report.pictures(pictures, analysis::colour_scale_svg(),
+  report.pictures(pictures, report::colour_scale_svg(),
                   "How much each token (row) looks at each other token (column), in block order. Colour is the weight "
                   "relative to looking "
                   "everywhere alike.");

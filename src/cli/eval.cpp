@@ -70,7 +70,7 @@ void run_eval_classify(const EvalClassifyOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   {
     const train::Autocast autocast(device, uses_bf16(options.amp, device));
-    evaluation.result = train::classify_all(*loaded.model, loader, device, *alone);
+    evaluation.result = tasks::classify_all(*loaded.model, loader, device, *alone);
   }
   evaluation.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (options.attention_images > 0)

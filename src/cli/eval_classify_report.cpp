@@ -3,9 +3,9 @@
 
 #include <fmt/format.h>
 
-#include "analysis/heat_map.hpp"
-#include "analysis/html.hpp"
 #include "cli/output.hpp"
+#include "report/heat_map.hpp"
+#include "report/html.hpp"
 
 namespace mhla::cli {
 namespace {
@@ -54,7 +54,7 @@ std::vector<std::vector<std::string>> attention_rows(const std::vector<models::L
 }  // namespace
 
 std::string evaluation_text(const ClassifyEvaluation& evaluation) {
-  const train::Classification& result = evaluation.result;
+  const tasks::Classification& result = evaluation.result;
   std::string text;
   if (evaluation.classes.size() <= kMostColumns)
     text += table(confusion_header(evaluation), confusion_rows(evaluation)) + "\n";
@@ -68,7 +68,7 @@ std::string evaluation_text(const ClassifyEvaluation& evaluation) {
 }
 
 io::Json evaluation_json(const ClassifyEvaluation& evaluation) {
-  const train::Classification& result = evaluation.result;
+  const tasks::Classification& result = evaluation.result;
   io::Json confusion = io::Json::array();
   const auto counts = result.confusion.accessor<std::int64_t, 2>();
   for (std::int64_t i = 0; i < counts.size(0); ++i)
@@ -89,20 +89,20 @@ io::Json evaluation_json(const ClassifyEvaluation& evaluation) {
 
 std::vector<std::byte> confusion_png(const ClassifyEvaluation& evaluation) {
   const at::Tensor counts = evaluation.result.confusion.to(at::kDouble);
-  return analysis::heat_map_png(counts / counts.sum(1, true).clamp_min(1.0));
+  return report::heat_map_png(counts / counts.sum(1, true).clamp_min(1.0));
 }
 
 std::string evaluation_page(const ClassifyEvaluation& evaluation) {
-  const train::Classification& result = evaluation.result;
-  analysis::html::Report report(fmt::format("{:.2f} % right", 100.0 * result.top1_accuracy()),
-                                fmt::format("{} on {}", evaluation.model, evaluation.data));
+  const tasks::Classification& result = evaluation.result;
+  report::html::Report report(fmt::format("{:.2f} % right", 100.0 * result.top1_accuracy()),
+                              fmt::format("{} on {}", evaluation.model, evaluation.data));
   report.key_figures({{fmt::format("{:.4f}", result.top1_accuracy()), "top-1"},
                       {fmt::format("{:.4f}", result.top5_accuracy()), "top-5"},
                       {grouped(static_cast<double>(result.images)), "images"},
                       {fmt::format("{:.4f}", result.loss), "mean cross entropy"}});
   report.section("What is taken for what");
   report.pictures({{confusion_png(evaluation), "Confusion", "row: the image's class, column: what it was called"}},
-                  analysis::colour_scale_svg(), "Share of a class's images, relative to guessing.");
+                  report::colour_scale_svg(), "Share of a class's images, relative to guessing.");
   if (evaluation.classes.size() <= kMostColumns) report.table(confusion_header(evaluation), confusion_rows(evaluation));
   if (!evaluation.attention.empty()) {
     report.section("Attention, layer by layer");

@@ -6,14 +6,14 @@
 
 #include "io/json.hpp"
 #include "models/attention_statistics.hpp"
-#include "train/classification.hpp"
+#include "tasks/classify/classification.hpp"
 
 namespace mhla::cli {
 
 struct ClassifyEvaluation {
   std::string model, data;  // file and split
   std::vector<std::string> classes;
-  train::Classification result = {};
+  tasks::Classification result = {};
   double seconds = 0.0;
   std::vector<models::LayerStatistics> attention = {};  // where asked for
 };

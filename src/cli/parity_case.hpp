@@ -9,8 +9,8 @@
 #include <string>
 
 #include "io/json.hpp"
-#include "io/tensors.hpp"
 #include "mhla/types.hpp"
+#include "tensor_io/tensors.hpp"
 
 namespace mhla::cli {
 

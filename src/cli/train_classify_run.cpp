@@ -13,7 +13,7 @@
 #include "io/file.hpp"
 #include "models/classifier_file.hpp"
 #include "models/weights.hpp"
-#include "train/classify_task.hpp"
+#include "tasks/classify/classify_task.hpp"
 
 namespace mhla::cli {
 namespace {
@@ -158,7 +158,7 @@ std::shared_ptr<models::Classifier> make_model(const TrainClassifyOptions& optio
 io::Json test(const ClassifyRun& run, io::Json results) {
   const models::LoadedClassifier loaded = models::load_classifier(run.weights_file(), run.device);
   const auto alone = train::alone();
-  const train::Classification result = train::classify_all(*loaded.model, *run.images.test, run.device, *alone);
+  const tasks::Classification result = tasks::classify_all(*loaded.model, *run.images.test, run.device, *alone);
   results["test/top1"] = result.top1_accuracy();
   results["test/top5"] = result.top5_accuracy();
   results["test/images"] = result.images;
@@ -194,7 +194,7 @@ int run_train_classify(const TrainClassifyOptions& options) {
     for (const auto& [name, value] : evaluation.numbers) results[name] = value;
     run.save_weights(*run.model, results);
   };
-  train::ClassifyTask task(run.model, *run.images.training, run.images.validation.get(), device, *communicator,
+  tasks::ClassifyTask task(run.model, *run.images.training, run.images.validation.get(), device, *communicator,
                            save_best);
   train::Trainer trainer(task, settings, *communicator);
   const bool finished = trainer.run() == train::Ending::finished;

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <numeric>
 
-#include "core/element.hpp"
 #include "core/layout.hpp"
+#include "cpu/element.hpp"
 #include "cpu/kernels.hpp"
 #include "cpu/team.hpp"
 #include "cpu/workspace.hpp"

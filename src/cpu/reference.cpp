@@ -4,10 +4,10 @@
 #include <optional>
 #include <vector>
 
-#include "core/element.hpp"
-#include "core/feature_map.hpp"
 #include "core/layout.hpp"
 #include "core/validate.hpp"
+#include "cpu/element.hpp"
+#include "cpu/feature_map.hpp"
 #include "mhla/attention.hpp"
 
 namespace mhla::reference {

@@ -4,10 +4,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "io/tensors.hpp"
 #include "mhla/types.hpp"
 #include "models/classifier_file.hpp"
 #include "models/weights_adapt.hpp"
+#include "tensor_io/tensors.hpp"
 
 namespace mhla::models {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "io/crc32c.hpp"
 #include "io/safetensors.hpp"
-#include "io/tensors.hpp"
 #include "mhla/types.hpp"
+#include "tensor_io/tensors.hpp"
 #include "train/durable_file.hpp"
 
 namespace mhla::train {

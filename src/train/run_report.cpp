@@ -7,17 +7,17 @@
 #include <map>
 #include <utility>
 
-#include "analysis/html.hpp"
-#include "analysis/line_chart.hpp"
+#include "report/html.hpp"
+#include "report/line_chart.hpp"
 
 namespace mhla::train {
 namespace {
 
-using analysis::LineChart;
-using analysis::html::Report;
+using report::LineChart;
+using report::html::Report;
 
-analysis::Series curve(const std::vector<io::Json>& rows, const std::string& key, const std::string& label) {
-  analysis::Series line{label, {}, {}, false, false};
+report::Series curve(const std::vector<io::Json>& rows, const std::string& key, const std::string& label) {
+  report::Series line{label, {}, {}, false, false};
   for (const io::Json& row : rows)
     if (const auto found = row.find(key); found != row.end() && found->is_number()) {
       line.x.push_back(row.at("epoch").get<double>());
@@ -47,7 +47,7 @@ void add_evaluations(LineChart& chart, const std::vector<io::Json>& rows, const 
 }
 
 void add_loss(Report& report, const std::vector<io::Json>& rows, const std::vector<std::string>& keys) {
-  const analysis::Series training = curve(rows, "loss", "training");
+  const report::Series training = curve(rows, "loss", "training");
   if (training.y.empty()) return;
   report.section(fmt::format("The loss went from {:.3f} to {:.3f}", training.y.front(), training.y.back()));
   LineChart chart{"", "epoch", "loss", false, false, {training}, false};
@@ -56,7 +56,7 @@ void add_loss(Report& report, const std::vector<io::Json>& rows, const std::vect
 }
 
 void add_scores(Report& report, const std::vector<io::Json>& rows, const std::vector<std::string>& keys) {
-  const analysis::Series first = curve(rows, keys.front(), "");
+  const report::Series first = curve(rows, keys.front(), "");
   if (first.y.empty()) return;
   report.section(fmt::format("Highest {}: {:.4f}", keys.front(), std::ranges::max(first.y)));
   LineChart chart{"", "epoch", "", false, false, {}, false};

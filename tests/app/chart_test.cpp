@@ -4,12 +4,12 @@
 #include <cmath>
 #include <limits>
 
-#include "analysis/axis.hpp"
-#include "analysis/heat_map.hpp"
-#include "analysis/html.hpp"
-#include "analysis/line_chart.hpp"
+#include "report/axis.hpp"
+#include "report/heat_map.hpp"
+#include "report/html.hpp"
+#include "report/line_chart.hpp"
 
-namespace mhla::analysis {
+namespace mhla::report {
 namespace {
 
 TEST(Axis, CoversItsValuesBetweenTheEndTicks) {
@@ -94,4 +94,4 @@ TEST(Report, IsOneFileThatNeedsNothingElse) {
 }
 
 }  // namespace
-}  // namespace mhla::analysis
+}  // namespace mhla::report

@@ -2,11 +2,11 @@
 #include <gtest/gtest.h>
 #include <png.h>
 
-#include "app/temporary_folder.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
 #include "io/png.hpp"
 #include "mhla/types.hpp"
+#include "support/temporary_folder.hpp"
 
 namespace mhla::io {
 namespace {

@@ -4,11 +4,11 @@
 #include <cmath>
 #include <cstring>
 
-#include "app/temporary_folder.hpp"
 #include "cli/parity_kinds.hpp"
 #include "io/file.hpp"
 #include "io/safetensors.hpp"
 #include "mhla/types.hpp"
+#include "support/temporary_folder.hpp"
 
 namespace mhla::cli {
 namespace {

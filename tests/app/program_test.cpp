@@ -7,10 +7,10 @@
 #include <memory>
 #include <set>
 
-#include "app/temporary_folder.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
 #include "io/safetensors.hpp"
+#include "support/temporary_folder.hpp"
 
 namespace mhla {
 namespace {

@@ -6,9 +6,9 @@
 #include <cstring>
 #include <random>
 
-#include "app/temporary_folder.hpp"
 #include "io/file.hpp"
 #include "mhla/types.hpp"
+#include "support/temporary_folder.hpp"
 
 namespace mhla::io {
 namespace {

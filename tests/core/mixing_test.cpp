@@ -6,8 +6,8 @@
 #include <cmath>
 #include <limits>
 
-#include "core/expect_error.hpp"
-#include "core/parity_file.hpp"
+#include "support/expect_error.hpp"
+#include "support/parity_file.hpp"
 
 namespace mhla {
 namespace {

@@ -7,7 +7,7 @@
 #include <numeric>
 #include <set>
 
-#include "core/expect_error.hpp"
+#include "support/expect_error.hpp"
 
 namespace mhla {
 namespace {

@@ -3,9 +3,9 @@
 
 #include <gtest/gtest.h>
 
-#include "core/expect_error.hpp"
 #include "mhla/mixing.hpp"
 #include "mhla/version.hpp"
+#include "support/expect_error.hpp"
 
 namespace mhla {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <stdexcept>
 
-#include "core/decode_case.hpp"
+#include "api/decode_case.hpp"
 
 namespace mhla::test {
 namespace {

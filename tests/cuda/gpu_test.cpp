@@ -10,8 +10,8 @@
 #include <stdexcept>
 #include <thread>
 
-#include "core/expect_error.hpp"
-#include "core/operator_case.hpp"
+#include "api/operator_case.hpp"
+#include "support/expect_error.hpp"
 
 namespace mhla::test {
 namespace {

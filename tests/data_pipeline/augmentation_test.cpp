@@ -7,9 +7,9 @@
 #include <map>
 #include <set>
 
-#include "core/expect_error.hpp"
 #include "data/geometry.hpp"
 #include "data_pipeline/image_files.hpp"
+#include "support/expect_error.hpp"
 
 namespace mhla::data {
 namespace {

@@ -6,11 +6,11 @@
 #include <array>
 #include <filesystem>
 
-#include "app/temporary_folder.hpp"
 #include "data/image_loader.hpp"
 #include "data/resize.hpp"
 #include "data_pipeline/image_files.hpp"
 #include "io/file.hpp"
+#include "support/temporary_folder.hpp"
 
 namespace mhla::data {
 namespace {

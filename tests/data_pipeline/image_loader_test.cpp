@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <set>
 
-#include "core/expect_error.hpp"
 #include "data_pipeline/image_files.hpp"
 #include "mhla/types.hpp"
+#include "support/expect_error.hpp"
 
 namespace mhla::data {
 namespace {

@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <string>
 
-#include "app/temporary_folder.hpp"
-#include "core/expect_error.hpp"
 #include "data_pipeline/image_files.hpp"
 #include "io/file.hpp"
+#include "support/expect_error.hpp"
+#include "support/temporary_folder.hpp"
 
 namespace mhla::data {
 namespace {

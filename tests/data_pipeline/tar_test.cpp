@@ -7,12 +7,12 @@
 #include <random>
 #include <string>
 
-#include "app/temporary_folder.hpp"
-#include "core/expect_error.hpp"
 #include "data_pipeline/image_files.hpp"
 #include "io/file.hpp"
 #include "io/gzip.hpp"
 #include "mhla/types.hpp"
+#include "support/expect_error.hpp"
+#include "support/temporary_folder.hpp"
 
 namespace mhla::io {
 namespace {

@@ -5,15 +5,15 @@
 
 #include <fstream>
 
-#include "app/temporary_folder.hpp"
 #include "cli/classify_overlay.hpp"
 #include "io/file.hpp"
 #include "io/image.hpp"
 #include "io/json.hpp"
 #include "io/png.hpp"
-#include "io/tensors.hpp"
 #include "models/classifier_file.hpp"
 #include "models/small_model.hpp"
+#include "support/temporary_folder.hpp"
+#include "tensor_io/tensors.hpp"
 
 namespace mhla::cli {
 namespace {

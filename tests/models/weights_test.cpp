@@ -3,10 +3,10 @@
 
 #include <gtest/gtest.h>
 
-#include "app/temporary_folder.hpp"
-#include "io/tensors.hpp"
 #include "models/classifier_file.hpp"
 #include "models/small_model.hpp"
+#include "support/temporary_folder.hpp"
+#include "tensor_io/tensors.hpp"
 
 namespace mhla::models {
 namespace {

@@ -7,13 +7,13 @@
 #include <cstdio>
 #include <random>
 
-#include "app/temporary_folder.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
 #include "io/png.hpp"
 #include "io/safetensors.hpp"
-#include "io/tensors.hpp"
 #include "mhla/types.hpp"
+#include "support/temporary_folder.hpp"
+#include "tensor_io/tensors.hpp"
 #include "train/checkpoint.hpp"
 #include "train/run_log.hpp"
 

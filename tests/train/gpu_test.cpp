@@ -3,7 +3,7 @@
 
 #include <sstream>
 
-#include "app/temporary_folder.hpp"
+#include "support/temporary_folder.hpp"
 #include "train/nccl.hpp"
 #include "train/toy_task.hpp"
 #include "train/trainer.hpp"

@@ -5,11 +5,11 @@
 
 #include <cmath>
 
-#include "app/temporary_folder.hpp"
 #include "io/crc32c.hpp"
 #include "io/csv.hpp"
 #include "io/file.hpp"
 #include "io/tfevents.hpp"
+#include "support/temporary_folder.hpp"
 #include "train/autocast.hpp"
 #include "train/flop_count.hpp"
 #include "train/toy_task.hpp"

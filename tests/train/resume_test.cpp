@@ -9,8 +9,8 @@
 #include <fstream>
 #include <thread>
 
-#include "app/temporary_folder.hpp"
 #include "io/file.hpp"
+#include "support/temporary_folder.hpp"
 #include "train/checkpoint.hpp"
 #include "train/run_log.hpp"
 

@@ -1,10 +1,10 @@
 # Tests of the training engine, some of them with a program of their own to kill and to start several times.
-mhla_test_program(test_train train mhla_app)
+mhla_test_program(test_train train mhla_cli)
 mhla_parse_torch_once(test_train)
 mhla_prefer_system_library(test_train)
 add_executable(train_worker train/worker/worker.cpp)
-target_include_directories(train_worker PRIVATE ${CMAKE_CURRENT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src)
-target_link_libraries(train_worker PRIVATE mhla_app mhla_settings)
+target_include_directories(train_worker PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
+target_link_libraries(train_worker PRIVATE mhla_cli mhla_settings)
 mhla_parse_torch_once(train_worker)
 mhla_prefer_system_library(train_worker)
 add_dependencies(test_train train_worker mhla_program)

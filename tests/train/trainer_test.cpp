@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "app/temporary_folder.hpp"
+#include "support/temporary_folder.hpp"
 #include "train/toy_task.hpp"
 
 namespace mhla::train {

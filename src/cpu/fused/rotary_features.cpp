@@ -5,7 +5,7 @@
 #include <cmath>
 #include <type_traits>
 
-#include "core/feature_map.hpp"
+#include "cpu/feature_map.hpp"
 #include "cpu/fused/fused.hpp"
 #include "cpu/fused/rows.hpp"
 

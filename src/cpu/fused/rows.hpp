@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/element.hpp"
 #include "core/fused_rows.hpp"
+#include "cpu/element.hpp"
 #include "mhla/parallel.hpp"
 
 namespace mhla::cpu {

@@ -8,7 +8,7 @@
 #include <immintrin.h>
 #endif
 
-#include "core/element.hpp"
+#include "cpu/element.hpp"
 #include "cpu/kernels/simd.hpp"
 #include "cpu/kernels/table.hpp"
 

@@ -1,0 +1,205 @@
+// Streams: construction, and the keeping of finished blocks.
+#include "api/stream.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <string>
+
+#include "core/causal_weights.hpp"
+#include "core/validate.hpp"
+
+namespace mhla {
+namespace {
+
+template <typename T>
+void check_mixing(const StateConfig& config, const T* mixing) {
+  if (mixing == nullptr && config.mixing_blocks > 0) throw Error("mixing is null; a state needs a matrix");
+  const std::int64_t M = config.mixing_blocks;
+  for (std::int64_t h = 0; h < (config.mixing_per_head ? config.heads : 1); ++h)
+    for (std::int64_t i = 0; i < M; ++i)
+      for (std::int64_t b = 0; b <= i; ++b)
+        if (!std::isfinite(mixing[(h * M + i) * M + b]))
+          throw Error("mixing[" + (config.mixing_per_head ? std::to_string(h) + ", " : std::string()) +
+                      std::to_string(i) + ", " + std::to_string(b) + "] is not finite");
+}
+
+template <typename T>
+std::size_t held(const BlockSummary<T>& summary) {
+  return (summary.S.size() + summary.z.size()) * sizeof(T);
+}
+
+template <typename To, typename From>
+void add_scaled(To factor, const From* from, std::int64_t count, To* to) {
+  for (std::int64_t n = 0; n < count; ++n) to[n] += factor * static_cast<To>(from[n]);
+}
+
+}  // namespace
+
+void validate(const StateConfig& config) {
+  if (config.options.masking == Masking::block_causal)
+    throw Error("options.masking is block-causal; a state is token-causal");
+  if (config.options.normalizer == Normalizer::authors)
+    throw Error("options.normalizer is authors; a state may have none or paper");
+  static_cast<void>(name(config.beyond));
+  if (config.mixing_blocks < 1 && config.beyond != BeyondTrained::running_mean)
+    throw Error("mixing_blocks is " + std::to_string(config.mixing_blocks) + "; it must be at least 1");
+  if (config.batch < 1) throw Error("batch is " + std::to_string(config.batch) + "; a state needs at least 1");
+  Problem problem;
+  problem.dtype = config.dtype;
+  problem.batch = config.batch;
+  problem.heads = config.heads;
+  problem.kv_heads = config.kv_heads;
+  problem.key_dim = config.key_dim;
+  problem.value_dim = config.value_dim;
+  problem.partition = Partition::line(0, config.block_size);
+  problem.options = config.options;
+  problem.options.masking = Masking::token_causal;
+  problem.mixing_blocks = config.mixing_blocks;
+  problem.mixing_per_head = config.mixing_per_head;
+  validate(problem);
+  std::int64_t elements = 0;
+  if (__builtin_mul_overflow(config.batch * config.heads, config.key_dim * config.value_dim, &elements) ||
+      elements > (std::int64_t{1} << 48))
+    throw Error("batch x heads x key_dim x value_dim is too large for a state");
+}
+
+std::unique_ptr<Stream> make_stream(const StateConfig& config, const void* mixing) {
+  validate(config);
+  StateConfig settled = config;
+  settled.options.masking = Masking::token_causal;
+  if (accumulation_type(config.dtype) == DType::f64)
+    return std::make_unique<StreamOf<double>>(settled, static_cast<const double*>(mixing));
+  return std::make_unique<StreamOf<float>>(settled, static_cast<const float*>(mixing));
+}
+
+template <typename T>
+StreamOf<T>::StreamOf(const StateConfig& config, const T* mixing) : config_(config) {
+  check_mixing(config, mixing);
+  mixing_ = std::make_shared<const std::vector<T>>(mixing, mixing + mixing_heads() * trained() * trained());
+  open_ = empty_summary(config.kv_heads);
+  P_ = empty_summary(mixed_heads());
+  diagonal_.resize(static_cast<std::size_t>(mixing_heads()));
+}
+
+template <typename T>
+BlockSummary<T> StreamOf<T>::empty_summary(std::int64_t heads) const {
+  BlockSummary<T> summary;
+  summary.S.resize(static_cast<std::size_t>(config_.batch * heads * summary_size()));
+  if (normalized()) summary.z.resize(static_cast<std::size_t>(config_.batch * heads * config_.key_dim));
+  return summary;
+}
+
+template <typename T>
+std::size_t StreamOf<T>::bytes() const {
+  std::size_t total = held(folded_sum_) + held(open_) + held(P_);
+  for (const auto& summary : recent_) total += held(*summary);
+  return total;
+}
+
+template <typename T>
+std::int64_t StreamOf<T>::kept_blocks(std::int64_t block) const {
+  if (config_.beyond == BeyondTrained::clamp) return std::min(block, trained() - 1);
+  if (config_.beyond == BeyondTrained::running_mean && block >= trained()) return 0;
+  return block;
+}
+
+template <typename T>
+std::vector<T> StreamOf<T>::row_weights(std::int64_t mixing_head, std::int64_t block) const {
+  const std::int64_t M = trained();
+  const T* matrix = mixing_->data() + mixing_head * M * M;
+  if (block >= M && config_.beyond == BeyondTrained::interpolate) {
+    const std::vector<double> last_row(matrix + (M - 1) * M, matrix + M * M);
+    const std::vector<double> row = stretched_row(last_row, block + 1);
+    return std::vector<T>(row.begin(), row.end());
+  }
+  std::vector<T> weights;
+  weights.reserve(recent_.size() + static_cast<std::size_t>(block - open_block()) + 2);
+  if (folded_ > 0) weights.push_back(causal_weight(matrix, M, block, std::int64_t{0}, config_.beyond));
+  for (std::int64_t b = folded_; b <= block; ++b) weights.push_back(causal_weight(matrix, M, block, b, config_.beyond));
+  return weights;
+}
+
+template <typename T>
+void StreamOf<T>::check_room(std::int64_t tokens) const {
+  const std::int64_t seen = this->tokens();
+  const std::int64_t most = std::numeric_limits<std::int64_t>::max() - seen - config_.block_size;
+  if (tokens > most)
+    throw Error("tokens is " + std::to_string(tokens) + "; after " + std::to_string(seen) + " it may be " +
+                std::to_string(most));
+  if (config_.beyond != BeyondTrained::error) return;
+  const std::int64_t blocks = (seen + tokens + config_.block_size - 1) / config_.block_size;
+  if (blocks > trained())
+    throw Error("tokens is " + std::to_string(tokens) + " after " + std::to_string(seen) + ", which reaches " +
+                std::to_string(blocks) + " blocks; the mixing matrix was trained for " + std::to_string(trained()) +
+                " and `beyond` is error; it may be clamp, running-mean or interpolate");
+}
+
+// A full block k and an empty block k + 1 are the same state, so a failure further on needs no undoing of this.
+template <typename T>
+void StreamOf<T>::close_block() {
+  auto finished = std::make_shared<BlockSummary<T>>(empty_summary(config_.kv_heads));
+  const std::int64_t next = open_block() + 1;
+  const std::int64_t excess = static_cast<std::int64_t>(recent_.size()) + 1 - kept_blocks(next);
+  if (excess > 0 && folded_sum_.S.empty()) {
+    BlockSummary<double> sum;
+    sum.S.resize(open_.S.size());
+    sum.z.resize(open_.z.size());
+    folded_sum_ = std::move(sum);
+  }
+  recent_.push_back(finished);
+  std::swap(*finished, open_);
+  filled_ = 0;
+  if (excess > 0) fold(excess);
+}
+
+template <typename T>
+void StreamOf<T>::fold(std::int64_t count) {
+  for (; count > 0; --count, ++folded_) {
+    const BlockSummary<T>& oldest = *recent_.front();
+    add_scaled(1.0, oldest.S.data(), static_cast<std::int64_t>(oldest.S.size()), folded_sum_.S.data());
+    add_scaled(1.0, oldest.z.data(), static_cast<std::int64_t>(oldest.z.size()), folded_sum_.z.data());
+    recent_.pop_front();
+  }
+}
+
+template <typename T>
+void StreamOf<T>::mix(const Parallel& parallel) {
+  const std::int64_t block = open_block();
+  std::vector<std::vector<T>> weights;
+  weights.reserve(static_cast<std::size_t>(mixing_heads()));
+  for (std::int64_t h = 0; h < mixing_heads(); ++h) weights.push_back(row_weights(h, block));
+  mixed_block_ = -1;
+
+  // Strips short enough to stay in the first-level cache while all summaries are added to them.
+  constexpr std::int64_t kStrip = 2048;
+  const auto mix_array = [&](std::int64_t n, std::int64_t size, auto member, std::vector<T>& to_array) {
+    const std::int64_t batch = n / mixed_heads();
+    const std::int64_t head = n % mixed_heads();
+    const std::int64_t kv_head = head * config_.kv_heads / mixed_heads();
+    const std::vector<T>& w = weights[config_.mixing_per_head ? static_cast<std::size_t>(head) : 0];
+    const std::int64_t from = (batch * config_.kv_heads + kv_head) * size;
+    for (std::int64_t begin = 0; begin < size; begin += kStrip) {
+      const std::int64_t count = std::min(kStrip, size - begin);
+      T* to = to_array.data() + n * size + begin;
+      std::fill_n(to, count, T(0));
+      std::size_t at = 0;
+      if (folded_ > 0) add_scaled(w[at++], member(folded_sum_) + from + begin, count, to);
+      for (const auto& summary : recent_) add_scaled(w[at++], member(*summary) + from + begin, count, to);
+    }
+  };
+  const std::function<void(std::int64_t)> task = [&](std::int64_t n) {
+    mix_array(n, summary_size(), [](const auto& summary) { return summary.S.data(); }, P_.S);
+    if (normalized()) mix_array(n, config_.key_dim, [](const auto& summary) { return summary.z.data(); }, P_.z);
+  };
+  parallel.for_each(config_.batch * mixed_heads(), task);
+  for (std::int64_t h = 0; h < mixing_heads(); ++h)
+    diagonal_[static_cast<std::size_t>(h)] = weights[static_cast<std::size_t>(h)].back();
+  mixed_block_ = block;
+}
+
+template class StreamOf<float>;
+template class StreamOf<double>;
+
+}  // namespace mhla

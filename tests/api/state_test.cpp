@@ -1,0 +1,463 @@
+// Streaming: cutting a causal call into pieces, down to single tokens, does not change its result.
+#include "mhla/state.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+
+#include "cpu/element.hpp"
+#include "support/expect_error.hpp"
+#include "support/parity_file.hpp"
+
+namespace mhla {
+namespace {
+
+constexpr BeyondTrained kPolicies[] = {BeyondTrained::clamp, BeyondTrained::running_mean, BeyondTrained::interpolate};
+
+StateConfig small_config(DType dtype) {
+  StateConfig config;
+  config.dtype = dtype;
+  config.batch = 2;
+  config.heads = 4;
+  config.kv_heads = 2;
+  config.key_dim = 5;
+  config.value_dim = 19;
+  config.block_size = 4;
+  config.mixing_blocks = 6;
+  config.options.masking = Masking::token_causal;
+  config.options.normalizer = Normalizer::paper;
+  config.options.scale = 0.7;
+  config.options.feature_eps = 1e-3;
+  return config;
+}
+
+// A causal call over `tokens` tokens of element type E, arithmetic type T, with random q, k, v and mixing.
+template <typename E, typename T>
+struct Case {
+  StateConfig config;
+  std::int64_t tokens;
+  std::vector<E> q, k, v;
+  std::vector<T> mixing;
+
+  Case(const StateConfig& c, std::int64_t n, unsigned seed = 1) : config(c), tokens(n) {
+    std::mt19937 random(seed);
+    std::normal_distribution<float> normal;
+    std::uniform_real_distribution<float> uniform(0.0F, 1.0F);
+    const auto fill = [&](std::vector<E>& x, std::int64_t heads, std::int64_t dim) {
+      x.resize(static_cast<std::size_t>(c.batch * n * heads * dim));
+      for (E& value : x) value = static_cast<E>(normal(random));
+    };
+    fill(q, c.heads, c.key_dim);
+    fill(k, c.kv_heads, c.key_dim);
+    fill(v, c.kv_heads, c.value_dim);
+    mixing.resize(static_cast<std::size_t>((c.mixing_per_head ? c.heads : 1) * c.mixing_blocks * c.mixing_blocks));
+    for (T& value : mixing) value = uniform(random);
+  }
+
+  ConstTensor at(const std::vector<E>& x, std::int64_t token, std::int64_t heads, std::int64_t dim) const {
+    return contiguous(static_cast<const void*>(x.data() + token * heads * dim), tokens, heads, dim);
+  }
+  std::vector<E> poisoned_output() const {
+    return std::vector<E>(static_cast<std::size_t>(config.batch * tokens * config.heads * config.value_dim),
+                          static_cast<E>(std::numeric_limits<float>::quiet_NaN()));
+  }
+  Tensor out(std::vector<E>& o, std::int64_t token) const {
+    return contiguous(static_cast<void*>(o.data() + token * config.heads * config.value_dim), tokens, config.heads,
+                      config.value_dim);
+  }
+
+  State state() const { return State(config, mixing.data()); }
+  void prefill(State& state, std::int64_t begin, std::int64_t end, std::vector<E>& o) const {
+    state.prefill(end - begin, at(q, begin, config.heads, config.key_dim),
+                  at(k, begin, config.kv_heads, config.key_dim), at(v, begin, config.kv_heads, config.value_dim),
+                  out(o, begin));
+  }
+  void step(State& state, std::int64_t token, std::vector<E>& o) const {
+    state.step(at(q, token, config.heads, config.key_dim), at(k, token, config.kv_heads, config.key_dim),
+               at(v, token, config.kv_heads, config.value_dim), out(o, token));
+  }
+
+  // The whole call at once, with the matrix extended by the policy: by the definition, or by the fast kernels.
+  std::vector<E> one_shot(bool fast = false) const {
+    const std::int64_t blocks = (tokens + config.block_size - 1) / config.block_size;
+    const std::int64_t M = config.mixing_blocks;
+    std::vector<T> extended;
+    for (std::int64_t h = 0; h < (config.mixing_per_head ? config.heads : 1); ++h) {
+      const std::vector<double> matrix(mixing.begin() + h * M * M, mixing.begin() + (h + 1) * M * M);
+      const std::vector<double> grown = extend_causal_mixing(matrix, M, blocks, config.beyond);
+      extended.insert(extended.end(), grown.begin(), grown.end());
+    }
+    Problem problem;
+    problem.dtype = config.dtype;
+    problem.batch = config.batch;
+    problem.heads = config.heads;
+    problem.kv_heads = config.kv_heads;
+    problem.key_dim = config.key_dim;
+    problem.value_dim = config.value_dim;
+    problem.partition = Partition::line(tokens, config.block_size);
+    problem.options = config.options;
+    problem.options.algorithm = Algorithm::summary;
+    problem.mixing_blocks = blocks;
+    problem.mixing_per_head = config.mixing_per_head;
+    std::vector<E> o = poisoned_output();
+    ForwardArgs args;
+    args.in.q = at(q, 0, config.heads, config.key_dim);
+    args.in.k = at(k, 0, config.kv_heads, config.key_dim);
+    args.in.v = at(v, 0, config.kv_heads, config.value_dim);
+    args.in.mixing = extended.data();
+    args.o = out(o, 0);
+    if (!fast) {
+      reference::forward(problem, args);
+      return o;
+    }
+    const Plan plan = mhla::plan(problem);
+    struct alignas(64) Line {
+      std::byte bytes[64];
+    };
+    std::vector<Line> workspace(plan.forward_workspace() / 64 + 1);
+    args.run = {workspace.data(), workspace.size() * sizeof(Line), nullptr};
+    forward(plan, args);
+    return o;
+  }
+};
+
+template <typename E>
+double relative_rms(const std::vector<E>& actual, const std::vector<E>& expected) {
+  double error = 0, size = 0;
+  for (std::size_t n = 0; n < expected.size(); ++n) {
+    const double difference = static_cast<double>(actual[n]) - static_cast<double>(expected[n]);
+    error += difference * difference;
+    size += static_cast<double>(expected[n]) * static_cast<double>(expected[n]);
+  }
+  return std::sqrt(error / size);
+}
+
+template <typename E>
+bool same_bits(const std::vector<E>& a, const std::vector<E>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(E)) == 0;
+}
+
+// Prefill to every split point, then single tokens.
+template <typename E, typename T>
+void expect_splits_agree(const Case<E, T>& c, double tolerance) {
+  const std::vector<E> expected = c.one_shot();
+  for (std::int64_t split = 0; split <= c.tokens; ++split) {
+    std::vector<E> o = c.poisoned_output();
+    State state = c.state();
+    c.prefill(state, 0, split, o);
+    for (std::int64_t token = split; token < c.tokens; ++token) c.step(state, token, o);
+    EXPECT_EQ(state.tokens(), c.tokens);
+    EXPECT_LT(relative_rms(o, expected), tolerance) << "split at " << split;
+  }
+}
+
+TEST(State, PrefillThenStepsEqualOneCallInDouble) {
+  for (const Normalizer normalizer : {Normalizer::none, Normalizer::paper})
+    for (const bool per_head : {false, true})
+      for (const FeatureMap map : {FeatureMap::identity, FeatureMap::relu, FeatureMap::elu_plus_one, FeatureMap::exp,
+                                   FeatureMap::squared_relu}) {
+        if (normalizer == Normalizer::paper && map == FeatureMap::identity) continue;  // the denominator may vanish
+        StateConfig config = small_config(DType::f64);
+        config.options.normalizer = normalizer;
+        config.options.feature_map = map;
+        config.mixing_per_head = per_head;
+        SCOPED_TRACE(std::string(name(normalizer)) + " " + std::string(name(map)));
+        expect_splits_agree(Case<double, double>(config, 23), 1e-10);
+      }
+}
+
+TEST(State, PrefillThenStepsEqualOneCallInFloat) {
+  StateConfig config = small_config(DType::f32);
+  config.key_dim = 24;
+  config.value_dim = 70;
+  expect_splits_agree(Case<float, float>(config, 22), 1e-5);
+}
+
+TEST(State, PrefillThenStepsEqualOneCallInLowPrecision) {
+  expect_splits_agree(Case<Half, float>(small_config(DType::f16), 21), 2e-3);
+  expect_splits_agree(Case<BFloat16, float>(small_config(DType::bf16), 21), 8e-3);
+}
+
+TEST(State, PrefillCutAtBlockBordersIsBitForBitOneCall) {
+  for (const bool per_head : {false, true}) {
+    StateConfig config = small_config(DType::f32);
+    config.mixing_per_head = per_head;
+    const Case<float, float> c(config, 24);
+    const std::vector<float> expected = c.one_shot(true);
+    for (std::int64_t split = 0; split <= 24; split += 4) {
+      std::vector<float> o = c.poisoned_output();
+      State state = c.state();
+      c.prefill(state, 0, split, o);
+      c.prefill(state, split, 24, o);
+      EXPECT_TRUE(same_bits(o, expected)) << "split at " << split;
+    }
+  }
+}
+
+TEST(State, PrefillMayBeCutAnywhere) {
+  const Case<double, double> c(small_config(DType::f64), 24);
+  const std::vector<double> expected = c.one_shot();
+  std::mt19937 random(3);
+  for (int repeat = 0; repeat < 30; ++repeat) {
+    std::vector<double> o = c.poisoned_output();
+    State state = c.state();
+    for (std::int64_t begin = 0; begin < 24;) {
+      const std::int64_t end = std::min<std::int64_t>(24, begin + random() % 10);
+      c.prefill(state, begin, end, o);
+      begin = end;
+    }
+    EXPECT_LT(relative_rms(o, expected), 1e-10);
+  }
+}
+
+TEST(State, ReproducesTheAuthorsCausalOperator) {
+  for (const auto& [file_name, tokens] : {std::pair{"nlp_op_256", 256}, {"nlp_op_ragged_300", 300}}) {
+    const ParityFile file(file_name);
+    StateConfig config;
+    config.batch = 2;
+    config.heads = 2;
+    config.kv_heads = 2;
+    config.key_dim = 32;
+    config.value_dim = 48;
+    config.mixing_blocks = 8;
+    config.options = {.feature_map = FeatureMap::identity, .normalizer = Normalizer::none, .scale = std::pow(32, -0.5)};
+    Case<float, float> c(config, tokens);
+    c.q = file.tensor("in/q");
+    c.k = file.tensor("in/k");
+    c.v = file.tensor("in/v");
+    c.mixing = file.tensor("in/mix");
+    const std::vector<float> expected = file.tensor("out/o");
+    for (const std::int64_t split : {0, 100, 128, tokens}) {
+      std::vector<float> o = c.poisoned_output();
+      State state = c.state();
+      c.prefill(state, 0, split, o);
+      for (std::int64_t token = split; token < tokens; ++token) c.step(state, token, o);
+      EXPECT_LT(relative_rms(o, expected), 1e-5) << file_name << ", split at " << split;
+    }
+  }
+}
+
+TEST(State, BeyondTheTrainedBlocksEveryPolicyEqualsTheExtendedMatrix) {
+  for (const BeyondTrained beyond : kPolicies)
+    for (const std::int64_t trained : {1, 2, 5})
+      for (const bool per_head : {false, true}) {
+        StateConfig config = small_config(DType::f64);
+        config.beyond = beyond;
+        config.mixing_blocks = trained;
+        config.mixing_per_head = per_head;
+        SCOPED_TRACE(std::string(name(beyond)) + ", trained for " + std::to_string(trained));
+        const Case<double, double> c(config, 99);
+        const std::vector<double> expected = c.one_shot();
+        for (const std::int64_t split : {0, 1, 4, 7, 8, 19, 20, 21, 60, 63, 98, 99}) {
+          std::vector<double> o = c.poisoned_output();
+          State state = c.state();
+          c.prefill(state, 0, split, o);
+          const std::int64_t steps_end = std::min<std::int64_t>(split + 17, c.tokens);
+          for (std::int64_t token = split; token < steps_end; ++token) c.step(state, token, o);
+          c.prefill(state, steps_end, c.tokens, o);
+          EXPECT_LT(relative_rms(o, expected), 1e-10) << "split at " << split;
+        }
+      }
+}
+
+TEST(State, MemoryStaysFlatForPoliciesThatForget) {
+  for (const BeyondTrained beyond : {BeyondTrained::clamp, BeyondTrained::running_mean}) {
+    StateConfig config = small_config(DType::f32);
+    config.batch = 1;
+    config.beyond = beyond;
+    const Case<float, float> c(config, 4000);
+    std::vector<float> o = c.poisoned_output();
+    State state = c.state();
+    c.prefill(state, 0, 100, o);
+    const std::size_t early = state.bytes();
+    c.prefill(state, 100, 3000, o);
+    for (std::int64_t token = 3000; token < 4000; ++token) c.step(state, token, o);
+    EXPECT_EQ(state.bytes(), early) << name(beyond);
+    EXPECT_TRUE(std::ranges::all_of(o, [](float x) { return std::isfinite(x); }));
+  }
+}
+
+TEST(State, AForkGoesItsOwnWay) {
+  const Case<float, float> c(small_config(DType::f32), 24), other(small_config(DType::f32), 24, 2);
+  std::vector<float> o = c.poisoned_output(), o_fork = o, o_other = o;
+  State state = c.state();
+  c.prefill(state, 0, 10, o);
+  State fork = state.fork();
+  EXPECT_EQ(fork.tokens(), 10);
+  for (std::int64_t token = 10; token < 24; ++token) {
+    other.step(fork, token, o_other);
+    c.step(state, token, o);
+  }
+  State alone = c.state();
+  c.prefill(alone, 0, 10, o_fork);
+  for (std::int64_t token = 10; token < 24; ++token) c.step(alone, token, o_fork);
+  EXPECT_TRUE(same_bits(o, o_fork));
+  EXPECT_FALSE(same_bits(o, o_other));
+}
+
+TEST(State, RestoredStateContinuesBitForBit) {
+  for (const BeyondTrained beyond :
+       {BeyondTrained::error, BeyondTrained::clamp, BeyondTrained::running_mean, BeyondTrained::interpolate})
+    for (const DType dtype : {DType::f32, DType::f64})
+      for (const std::int64_t at : {0, 3, 8, 9, 12}) {
+        StateConfig config = small_config(dtype);
+        config.beyond = beyond;
+        config.mixing_blocks = beyond == BeyondTrained::error ? 6 : 2;
+        const auto check = [&](auto c) {
+          auto o = c.poisoned_output(), o_restored = o;
+          State state = c.state();
+          c.prefill(state, 0, at, o);
+          State restored = State::restore(state.serialize());
+          EXPECT_EQ(restored.tokens(), at);
+          o_restored = o;
+          for (std::int64_t token = at; token < 22; ++token) {
+            c.step(state, token, o);
+            c.step(restored, token, o_restored);
+          }
+          EXPECT_TRUE(same_bits(o, o_restored)) << name(beyond) << " at " << at;
+          EXPECT_EQ(state.serialize(), restored.serialize());
+        };
+        if (dtype == DType::f32)
+          check(Case<float, float>(config, 22));
+        else
+          check(Case<double, double>(config, 22));
+      }
+}
+
+// A saved state with one 64-bit word replaced and the checksum made right again.
+std::vector<std::byte> with_word(std::vector<std::byte> bytes, std::size_t offset, std::int64_t word,
+                                 std::size_t size) {
+  std::memcpy(bytes.data() + offset, &word, size);
+  std::uint64_t hash = 0xcbf29ce484222325U;
+  for (std::size_t n = 0; n + 8 < bytes.size(); ++n)
+    hash = (hash ^ static_cast<std::uint64_t>(bytes[n])) * 0x100000001b3U;
+  std::memcpy(bytes.data() + bytes.size() - 8, &hash, 8);
+  return bytes;
+}
+
+TEST(State, DamagedBytesAreRefused) {
+  StateConfig config = small_config(DType::f32);
+  const Case<float, float> c(config, 10);
+  std::vector<float> o = c.poisoned_output();
+  State state = c.state();
+  c.prefill(state, 0, 10, o);
+  const std::vector<std::byte> good = state.serialize();
+  EXPECT_EQ(State::restore(good).serialize(), good);
+
+  for (std::size_t size = 0; size < good.size(); ++size)
+    EXPECT_THROW(State::restore(std::span(good).first(size)), Error) << size;
+  std::vector<std::byte> longer = good;
+  longer.push_back(std::byte{0});
+  EXPECT_THROW(State::restore(longer), Error);
+  for (std::size_t n = 0; n < good.size(); ++n) {
+    std::vector<std::byte> flipped = good;
+    flipped[n] ^= std::byte{0x10};
+    EXPECT_THROW(State::restore(flipped), Error) << n;
+  }
+
+  constexpr std::int64_t kHuge = std::numeric_limits<std::int64_t>::max();
+  struct Damage {
+    const char* what;
+    std::size_t offset, size;
+    std::int64_t word;
+  };
+  // Magic 0, format 8, dtype 12, seven sizes 16.., per-head flag 72, feature map 76, normaliser 80, algorithm 84, three
+  // numbers 88.., policy 112, counts of folded, recent and filled 116..
+  const Damage damages[] = {
+      {"magic", 0, 8, 0},
+      {"format", 8, 4, 2},
+      {"dtype", 12, 4, 9},
+      {"dtype of another size", 12, 4, 1},
+      {"batch", 16, 8, -1},
+      {"batch", 16, 8, 0},
+      {"batch", 16, 8, kHuge},
+      {"heads", 24, 8, 3},
+      {"kv_heads", 32, 8, 0},
+      {"key_dim", 40, 8, 0},
+      {"key_dim", 40, 8, kHuge / 2},
+      {"value_dim", 48, 8, -19},
+      {"block_size", 56, 8, 0},
+      {"block_size", 56, 8, 1},
+      {"mixing_blocks", 64, 8, std::int64_t{1} << 32},
+      {"mixing_blocks", 64, 8, 2},
+      {"mixing_per_head", 72, 4, 1},
+      {"feature_map", 76, 4, 77},
+      {"normalizer", 80, 4, 2},
+      {"algorithm", 84, 4, 3},
+      {"scale", 88, 8, 0x7ff8000000000000},
+      {"beyond", 112, 4, 4},
+      {"folded", 116, 8, 1},
+      {"folded", 116, 8, -1},
+      {"recent", 124, 8, 3},
+      {"recent", 124, 8, -2},
+      {"recent", 124, 8, kHuge},
+      {"filled", 132, 8, 5},
+      {"filled", 132, 8, -1},
+      {"mixing", 140, 4, 0x7fc00000},
+  };
+  for (const Damage& damage : damages)
+    EXPECT_THROW(State::restore(with_word(good, damage.offset, damage.word, damage.size)), Error)
+        << damage.what << " = " << damage.word;
+  EXPECT_NO_THROW(State::restore(with_word(good, 132, 3, 8)));
+}
+
+TEST(State, ARefusedCallLeavesTheStateAsItWas) {
+  const Case<float, float> c(small_config(DType::f32), 25);  // one token more than the matrix is for
+  std::vector<float> o = c.poisoned_output();
+  State state = c.state();
+  c.prefill(state, 0, 24, o);
+  const std::vector<std::byte> before = state.serialize();
+  expect_error([&] { c.step(state, 24, o); }, {"tokens is 1 after 24", "7 blocks", "trained for 6", "clamp"});
+  expect_error([&] { c.prefill(state, 24, 25, o); }, {"7 blocks"});
+  expect_error([&] { state.prefill(-1, {}, {}, {}, {}); }, {"tokens is -1"});
+  EXPECT_EQ(state.serialize(), before);
+  State fresh = c.state();
+  expect_error([&] { c.prefill(fresh, 0, 25, o); }, {"tokens is 25"});
+  expect_error([&] { fresh.prefill(4, {}, {}, {}, {}); }, {"q is null"});
+  expect_error([&] { fresh.step({}, {}, {}, {}); }, {"q is null"});
+  EXPECT_EQ(fresh.tokens(), 0);
+}
+
+TEST(State, NoTokensChangeNothing) {
+  const Case<float, float> c(small_config(DType::f32), 5);
+  std::vector<float> o = c.poisoned_output();
+  State state = c.state();
+  state.prefill(0, {}, {}, {}, {});
+  EXPECT_EQ(state.tokens(), 0);
+  c.prefill(state, 0, 5, o);
+  const std::vector<std::byte> before = state.serialize();
+  state.prefill(0, {}, {}, {}, {});
+  EXPECT_EQ(state.serialize(), before);
+}
+
+TEST(State, BadConfigurationsAreRefusedByName) {
+  const std::vector<float> mixing(4 * 6 * 6, 1.0F);
+  const auto expect = [&](auto change, std::initializer_list<std::string_view> mentions) {
+    StateConfig config = small_config(DType::f32);
+    change(config);
+    expect_error([&] { State(config, mixing.data()); }, mentions);
+  };
+  expect([](StateConfig& c) { c.batch = 0; }, {"batch is 0"});
+  expect([](StateConfig& c) { c.kv_heads = 3; }, {"kv_heads is 3"});
+  expect([](StateConfig& c) { c.key_dim = 0; }, {"key_dim is 0"});
+  expect([](StateConfig& c) { c.value_dim = -1; }, {"value_dim is -1"});
+  expect([](StateConfig& c) { c.block_size = 0; }, {"block_size is 0"});
+  expect([](StateConfig& c) { c.mixing_blocks = 0; }, {"mixing_blocks is 0"});
+  expect([](StateConfig& c) { c.options.masking = Masking::block_causal; }, {"masking", "token-causal"});
+  expect([](StateConfig& c) { c.options.normalizer = Normalizer::authors; }, {"normalizer", "none or paper"});
+  expect([](StateConfig& c) { c.options.scale = std::numeric_limits<double>::infinity(); }, {"scale"});
+  expect_error([] { State(small_config(DType::f32), nullptr); }, {"mixing is null"});
+  std::vector<float> broken = mixing;
+  broken[2 * 6 + 1] = std::numeric_limits<float>::quiet_NaN();
+  expect_error([&] { State(small_config(DType::f32), broken.data()); }, {"mixing[2, 1] is not finite"});
+  broken = mixing;
+  broken[1 * 6 + 2] = std::numeric_limits<float>::quiet_NaN();  // above the diagonal, never read
+  EXPECT_NO_THROW(State(small_config(DType::f32), broken.data()));
+}
+
+}  // namespace
+}  // namespace mhla
