@@ -15,21 +15,38 @@ endif()
 # nvcc's preprocessor shows ccache the code of one architecture only; in depend mode it looks at whole files instead.
 find_program(MHLA_CCACHE ccache)
 if(MHLA_CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${MHLA_CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${MHLA_CCACHE})
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_DEPEND=1 ${MHLA_CCACHE})
 endif()
 
-# Torch's headers cost some twenty seconds per source file, precompiled or not (their inline code is what takes the time),
-# and this code only calls into libraries: few, large compilations at a modest level.
+# Torch's headers take 14 seconds to parse, and this code only calls into libraries: few compilations, at a modest level.
 function(mhla_parse_torch_once target)
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 24)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
 endfunction()
 
-# Some torch wheels export a std::filesystem of their own that does not fit; the system's must be found first. (By file name:
-# g++ moves a plain -lstdc++ to the end.)
-function(mhla_prefer_system_library program)
-  target_link_options(${program} PRIVATE -Wl,--push-state,--no-as-needed -l:libstdc++.so.6 -Wl,--pop-state)
+# One precompiled <torch/torch.h> for all targets of the program and its tests: 4 seconds instead of 14.
+function(mhla_precompile_torch target)
+  if(NOT TARGET mhla_torch_headers)
+    file(WRITE "${PROJECT_BINARY_DIR}/torch_headers.cpp" "")
+    add_library(mhla_torch_headers OBJECT "${PROJECT_BINARY_DIR}/torch_headers.cpp")
+    target_compile_options(mhla_torch_headers PRIVATE $<$<CONFIG:Release>:-O1>)
+    target_link_libraries(mhla_torch_headers PRIVATE torch mhla_settings)
+    target_precompile_headers(mhla_torch_headers PRIVATE <torch/torch.h>)
+  endif()
+  target_precompile_headers(${target} REUSE_FROM mhla_torch_headers)
+endfunction()
+
+# One C++ runtime in the process, the system's libstdc++.so.6. Compilers whose libstdc++.so is missing link a static copy
+# without a word, and then streams of the two copies break each other; some torch wheels export a std::filesystem that does not
+# fit. By file name: g++ moves a plain -lstdc++ to the end.
+function(mhla_link_one_runtime target)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    get_target_property(type ${target} TYPE)
+    if(NOT type STREQUAL "STATIC_LIBRARY")
+      target_link_options(${target} PRIVATE -Wl,--push-state,--no-as-needed -l:libstdc++.so.6 -Wl,--pop-state)
+    endif()
+  endif()
 endfunction()
 
 add_library(mhla_settings INTERFACE)

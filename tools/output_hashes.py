@@ -22,7 +22,7 @@ NAMES = ("o", "d_q", "d_k", "d_v", "d_mixing")
 
 def digest(tensor: torch.Tensor) -> str:
     data = tensor.detach().contiguous().view(torch.uint8).cpu()
-    return hashlib.sha256(bytes(data.untyped_storage())).hexdigest()[:16]
+    return hashlib.sha256(data.numpy()).hexdigest()[:16]
 
 
 def random(*sizes: int, device: str, dtype: torch.dtype, seed: int) -> torch.Tensor:
