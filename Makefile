@@ -1,17 +1,20 @@
-# Entry points. `make demo` and `make test` install what is missing, build, and run; both are quick the second time.
+# Entry points. `make demo` and `make test` install what is missing, build what they run, and run it; both are quick the
+# second time.
 BUILD := build/release
 PYTHON := .venv/bin/python
 JOBS ?= $(shell nproc)
-# Where no GPU will run it, the CUDA back end is compiled for one kind of GPU only.
-CONFIGURE := $(if $(wildcard /dev/nvidia0),,-DMHLA_CUDA_ARCHITECTURES=90a-real)
+# CUDA is compiled where a GPU will run it (then for that kind), or with MHLA_CUDA=ON.
+CONFIGURE := $(if $(MHLA_CUDA),-DMHLA_CUDA=$(MHLA_CUDA))
+NVCC := $(shell command -v nvcc)
 
-.PHONY: help demo test gpu-test check build bootstrap python-package format-check tidy asan bench format clean
+.PHONY: help demo test gpu-test check build program configure bootstrap python-package format-check tidy asan cuda bench \
+        format clean
 
 help:
-	@echo "make demo      build everything and run the demonstration (out/demo/report.html)"
+	@echo "make demo      build the program and run the demonstration (out/demo/report.html)"
 	@echo "make test      build everything and run every test"
 	@echo "make gpu-test  build everything and run the tests that need a GPU"
-	@echo "make check     formatting, clang-tidy and the sanitizer build"
+	@echo "make check     formatting, clang-tidy, the sanitizer build, and CUDA code compiles (where nvcc is)"
 	@echo "make bench     the operator against PyTorch on this machine"
 	@echo "make format    format the sources in place"
 	@echo "make clean     remove build folders and outputs"
@@ -19,11 +22,16 @@ help:
 bootstrap:
 	@tools/bootstrap.sh
 
-build: bootstrap
+configure: bootstrap
 	@[ -f $(BUILD)/build.ninja ] || cmake --preset release $(CONFIGURE)
+
+program: configure
+	@cmake --build --preset release -j $(JOBS) --target mhla_program
+
+build: configure
 	@cmake --build --preset release -j $(JOBS)
 
-demo: build
+demo: program
 	@$(BUILD)/bin/mhla demo
 
 test: build python-package
@@ -32,7 +40,7 @@ test: build python-package
 
 # The package as a user installs it, into .venv; rebuilt when a source changed.
 python_stamp := .deps/stamps/python-package
-python_sources := $(shell find python src/core src/cpu src/cuda src/python src/torch include cmake -type f -not -name '*.so') CMakeLists.txt src/CMakeLists.txt pyproject.toml
+python_sources := $(shell find python src/core src/cpu src/cuda src/api src/python src/torch include cmake -type f -not -name '*.so') CMakeLists.txt src/CMakeLists.txt pyproject.toml
 python-package: bootstrap $(python_stamp)
 $(python_stamp): $(python_sources)
 	@CMAKE_ARGS="$(CONFIGURE)" CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) $(PYTHON) -m pip install --quiet --no-build-isolation --no-deps --force-reinstall .
@@ -42,7 +50,7 @@ gpu-test: build python-package
 	@ctest --preset release -L gpu
 	@$(PYTHON) -m pytest -q tests/python -m gpu
 
-check: format-check tidy asan
+check: format-check tidy asan cuda
 
 format-check: bootstrap
 	@tools/format.sh --check
@@ -58,7 +66,16 @@ asan: bootstrap
 	@cmake --build --preset asan -j $(JOBS)
 	@tools/asan_tests.sh build/asan $(JOBS)
 
-bench: build
+# No GPU is needed to compile: the operator and its GPU tests, for one kind of GPU.
+cuda: bootstrap
+ifneq ($(NVCC),)
+	@[ -f build/cuda/build.ninja ] || cmake --preset cuda -DMHLA_TORCH=OFF -DMHLA_CUDA_ARCHITECTURES=90a-real
+	@cmake --build --preset cuda -j $(JOBS)
+else
+	@echo "cuda: no nvcc here, CUDA code not compiled"
+endif
+
+bench: program
 	@$(BUILD)/bin/mhla bench op
 
 clean:

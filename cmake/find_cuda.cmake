@@ -1,11 +1,15 @@
 # Whether the CUDA back end is built, and for which GPUs. Afterwards MHLA_CUDA_FOUND says which.
-set(MHLA_CUDA AUTO CACHE STRING "The CUDA back end: ON, OFF, or AUTO (where nvcc is found)")
+set(MHLA_CUDA AUTO CACHE STRING "The CUDA back end: ON, OFF, or AUTO (where there are a GPU and nvcc)")
 set_property(CACHE MHLA_CUDA PROPERTY STRINGS AUTO ON OFF)
 # Machine code for Ampere and Hopper; GPUs between and after them translate the intermediate code of the first.
 set(MHLA_CUDA_ARCHITECTURES "80;90a-real" CACHE STRING "GPUs the CUDA back end is compiled for")
 
 set(MHLA_CUDA_FOUND OFF)
-if(MHLA_CUDA)
+set(wanted ${MHLA_CUDA})
+if(MHLA_CUDA STREQUAL AUTO)
+  file(GLOB wanted /dev/nvidia[0-9]* /dev/dxg)
+endif()
+if(wanted)
   include(CheckLanguage)
   check_language(CUDA)
   if(CMAKE_CUDA_COMPILER)

@@ -10,7 +10,7 @@ apt_packages=(build-essential cmake ninja-build ccache python3-venv python3-dev
               libcli11-dev nlohmann-json3-dev libfmt-dev libgtest-dev libpng-dev libjpeg-dev zlib1g-dev
               libopenmpi-dev openmpi-bin)
 python_packages=("torch==$torch_version" numpy==2.2.6 pytest==8.4.2 setuptools==80.9.0 wheel==0.45.1 scikit-build-core==1.1.1
-                 clang-format==19.1.7 clang-tidy==19.1.0.1 ruff==0.14.0)
+                 clang-format==19.1.7 clang-tidy==22.1.8 ruff==0.14.0)
 headers=(CLI nlohmann fmt)
 
 say() { printf 'bootstrap: %s\n' "$*" >&2; }
