@@ -15,7 +15,7 @@
 
 #include "cuda/decode/close.cuh"
 #include "cuda/decode/read.cuh"
-#include "cuda/hopper/device.hpp"
+#include "cuda/support/hopper/device.hpp"
 #include "cuda/support/launch_early.hpp"
 
 namespace mhla::cuda::decode {

@@ -4,7 +4,7 @@
 // Bytes: forward reads x and writes y; backward reads x, d_y and writes d_x. Per token, also scale and shift (and their
 // gradients); per batch row these come from the cache.
 #include "cuda/fused/fused.hpp"
-#include "cuda/fused/rows.cuh"
+#include "cuda/support/rows.cuh"
 
 namespace mhla::cuda {
 namespace {

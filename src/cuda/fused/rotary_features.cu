@@ -6,9 +6,9 @@
 //
 // Bytes: forward reads x and writes y (and the plain features); backward reads x, d_y (and d_plain) and writes d_x.
 // Tables come from the cache: all heads of a token read the same row of them.
-#include "cuda/fused/features.cuh"
 #include "cuda/fused/fused.hpp"
 #include "cuda/fused/weight_gradient.cuh"
+#include "cuda/support/features.cuh"
 
 namespace mhla::cuda {
 namespace {
