@@ -133,8 +133,8 @@ inline Geometry make_geometry(const Rows& rows, int chunks, int chunks_per_threa
   return g;
 }
 
-// A row and this thread's place in it.
-struct Place {
+// The row a thread has a part of.
+struct ThreadRow {
   std::int64_t batch, token, head;
   bool active;  // the last tile of a batch row may have fewer rows
 };
@@ -143,17 +143,17 @@ __device__ __forceinline__ int lane_of(const Geometry& g) {
   return g.rows_per_block == 1 ? static_cast<int>(threadIdx.x) : static_cast<int>(threadIdx.x) & (g.threads - 1);
 }
 
-__device__ __forceinline__ Place place_of(const Geometry& g, std::int64_t batch, std::int64_t tile) {
+__device__ __forceinline__ ThreadRow row_of_thread(const Geometry& g, std::int64_t batch, std::int64_t tile) {
   const int group = g.rows_per_block == 1 ? 0 : static_cast<int>(threadIdx.x) / g.threads;
-  const std::int64_t row = tile * g.rows_per_block + group;
-  Place place{batch, row, 0, row < g.rows};
-  if (!g.whole_tokens) divide(row, g.heads, place.token, place.head);
-  return place;
+  const std::int64_t number = tile * g.rows_per_block + group;
+  ThreadRow row{batch, number, 0, number < g.rows};
+  if (!g.whole_tokens) divide(number, g.heads, row.token, row.head);
+  return row;
 }
 
 template <typename Pointer>
-__device__ __forceinline__ std::int64_t offset_of(const BasicTensor<Pointer>& tensor, const Place& place) {
-  return place.batch * tensor.batch_stride + place.token * tensor.token_stride + place.head * tensor.head_stride;
+__device__ __forceinline__ std::int64_t offset_of(const BasicTensor<Pointer>& tensor, const ThreadRow& row) {
+  return row.batch * tensor.batch_stride + row.token * tensor.token_stride + row.head * tensor.head_stride;
 }
 
 // visit(slot of the register array, chunk) for the chunks of this thread.

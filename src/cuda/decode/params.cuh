@@ -1,13 +1,10 @@
-// What the decoding kernels share: their arguments, which part of the work a thread block has, vectors of 16 bytes.
+// What the decoding kernels share: their arguments and which part of the work a thread block has.
 #pragma once
 
-#include <cstring>
-#include <type_traits>
-
 #include "core/decode.hpp"
+#include "cuda/decode/vectors.cuh"
 #include "cuda/support/element.cuh"
 #include "cuda/support/shape.cuh"
-#include "cuda/support/tile.cuh"
 
 namespace mhla::cuda::decode {
 
@@ -24,7 +21,7 @@ template <typename E, int V>
 constexpr int kSet = kKeys<E, V> < 4 ? kKeys<E, V> : 4;
 
 // How the threads of a thread block share the columns it has and the rows of k.
-struct Layout {
+struct ThreadLayout {
   int key_dim, value_dim;
   int width, splits;        // columns of a thread block, a power of two; thread blocks of a kv head
   int lane_bits, key_bits;  // 2^: threads with V columns each that have a row of P; that read a row of k
@@ -35,7 +32,7 @@ struct Layout {
 constexpr int log2_ceil(int n) { return n <= 1 ? 0 : 1 + log2_ceil((n + 1) / 2); }
 
 template <typename E, int V>
-constexpr Layout layout_of(int key_dim, int value_dim, int width) {
+constexpr ThreadLayout layout_of(int key_dim, int value_dim, int width) {
   const int lane_bits = log2_ceil(width / V), key_lanes = log2_ceil((key_dim + kKeys<E, V> - 1) / kKeys<E, V>);
   const int key_bits = key_lanes < 5 ? key_lanes : 5, row_bytes = (key_dim + width) * static_cast<int>(sizeof(E));
   int chunk = kChunk;
@@ -47,9 +44,9 @@ constexpr Layout layout_of(int key_dim, int value_dim, int width) {
 
 // E: elements; A: of S and P. Pointers and shapes as in DecodeMemory.
 template <typename E, typename A>
-struct Call {
+struct DecodeParams {
   using T = Accumulator<E>;
-  Layout layout;
+  ThreadLayout layout;
   int heads, kv_heads, mixed_heads, block_size;
   int queries, mixed_in_group;  // query heads that share a P; P's that share S
   Divider by_kv_heads, by_splits, by_queries, by_block_size;
@@ -77,13 +74,13 @@ struct Call {
 // another. Inside, threads with V columns each stand beside one another in `groups` groups, which divide the rows.
 // With D the layout is known to the compiler: D rows and columns.
 template <typename E, int V, int D = 0>
-struct Slice : Layout {
+struct Slice : ThreadLayout {
   int batch, group, kv_head, split;  // group: batch x kv heads
   int lane, groups, row, column;
   bool active;  // the columns exist
 
   template <typename A>
-  __device__ explicit Slice(const Call<E, A>& c) : Layout(layout(c)) {
+  __device__ explicit Slice(const DecodeParams<E, A>& c) : ThreadLayout(layout(c)) {
     int index, thread;  // asked for again each time: what follows from them does not stay in registers in between
     asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(index));
     asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
@@ -111,9 +108,9 @@ struct Slice : Layout {
 
  private:
   template <typename A>
-  __device__ static Layout layout(const Call<E, A>& c) {
+  __device__ static ThreadLayout layout(const DecodeParams<E, A>& c) {
     if constexpr (D > 0) {
-      constexpr Layout fixed = layout_of<E, V>(D, D, D);
+      constexpr ThreadLayout fixed = layout_of<E, V>(D, D, D);
       return fixed;
     } else {
       return c.layout;
@@ -122,7 +119,7 @@ struct Slice : Layout {
 };
 
 template <typename E, typename A>
-__device__ std::int64_t block_of(const Call<E, A>& c, std::int64_t token) {
+__device__ std::int64_t block_of(const DecodeParams<E, A>& c, std::int64_t token) {
   return token >> 31 == 0 ? c.by_block_size.divide(static_cast<int>(token)) : token / c.block_size;
 }
 
@@ -133,7 +130,7 @@ struct Piece {
 
   Piece() = default;
   template <typename E, typename A>
-  __device__ Piece(const Call<E, A>& c, std::int64_t seen)
+  __device__ Piece(const DecodeParams<E, A>& c, std::int64_t seen)
       : filled(static_cast<int>(seen - block_of(c, seen) * c.block_size)) {
     if (c.piece > 0) {
       first = c.piece * c.block_size - filled;
@@ -152,7 +149,7 @@ struct OpenRows {
   int filled, dim;
 
   template <typename A, int V, int D>
-  __device__ OpenRows(const Call<E, A>& c, const Slice<E, V, D>& slice, const Piece& piece, const E* rows,
+  __device__ OpenRows(const DecodeParams<E, A>& c, const Slice<E, V, D>& slice, const Piece& piece, const E* rows,
                       const ConstTensor& x, int dim)
       : kept(rows + static_cast<std::int64_t>(slice.group) * c.block_size * dim),
         given(static_cast<const E*>(x.data) + slice.batch * x.batch_stride +
@@ -177,106 +174,12 @@ struct OpenRows {
 };
 
 template <typename E, typename A, int V, int D>
-__device__ OpenRows<E> open_keys(const Call<E, A>& c, const Slice<E, V, D>& slice, const Piece& piece) {
+__device__ OpenRows<E> open_keys(const DecodeParams<E, A>& c, const Slice<E, V, D>& slice, const Piece& piece) {
   return {c, slice, piece, c.k_rows, c.k, slice.key_dim};
 }
 template <typename E, typename A, int V, int D>
-__device__ OpenRows<E> open_values(const Call<E, A>& c, const Slice<E, V, D>& slice, const Piece& piece) {
+__device__ OpenRows<E> open_values(const DecodeParams<E, A>& c, const Slice<E, V, D>& slice, const Piece& piece) {
   return {c, slice, piece, c.v_rows, c.v, slice.value_dim};
-}
-
-// Brings memory, a multiple of 16 bytes, into the L2 cache.
-__device__ inline void prefetch([[maybe_unused]] const void* from, [[maybe_unused]] std::uint32_t bytes) {
-#if __CUDA_ARCH__ >= 900
-  if (bytes > 0) asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
-#endif
-}
-
-// V elements as they are loaded: in words, so that halves wait for their use two to a register.
-template <typename X, int V>
-struct alignas(V * sizeof(X) < 16 ? V * sizeof(X) : 16) Pack {
-  static constexpr int kBytes = V * sizeof(X);
-  using Word = std::conditional_t<kBytes % 8 == 0 && sizeof(X) == 8, std::uint64_t,
-                                  std::conditional_t<kBytes % 4 == 0, std::uint32_t, std::uint16_t>>;
-  static constexpr int kWords = kBytes / sizeof(Word), kInWord = sizeof(Word) / sizeof(X);
-  Word words[kWords];
-};
-
-template <int V, typename X>
-__device__ Pack<X, V> read_pack(const X* from) {
-  return *reinterpret_cast<const Pack<X, V>*>(from);
-}
-
-// read_pack() of the same thread finds them in shared memory after copy_wait(); in words a copy cannot have, at once.
-template <int V, typename X>
-__device__ void copy_pack(X* to, const X* from) {
-  constexpr int kBytes = V * sizeof(X);
-  if constexpr (kBytes < 4) {
-    *to = *from;
-  } else {
-    constexpr int kPart = kBytes < 16 ? kBytes : 16;
-#pragma unroll
-    for (int i = 0; i < kBytes / kPart; ++i)
-      asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared_address(to) + i * kPart),
-                   "l"(reinterpret_cast<const char*>(from) + i * kPart), "n"(kPart)
-                   : "memory");
-  }
-}
-
-// read_pack() of memory that is read once: it is the first to leave the caches.
-template <int V, typename X>
-__device__ Pack<X, V> read_once(const X* from) {
-  using P = Pack<X, V>;
-  if constexpr (sizeof(P) != sizeof(uint4)) {
-    return read_pack<V>(from);
-  } else {
-    const uint4 words = __ldcs(reinterpret_cast<const uint4*>(from));
-    P pack;
-    memcpy(&pack, &words, sizeof pack);
-    return pack;
-  }
-}
-
-template <typename T, typename X, int V>
-__device__ void unpack(const Pack<X, V>& pack, T (&to)[V]) {
-  using P = Pack<X, V>;
-#pragma unroll
-  for (int w = 0; w < P::kWords; ++w) {
-    if constexpr (std::is_same_v<X, __nv_bfloat16> && P::kInWord == 2) {  // the upper halves of floats
-      to[2 * w] = __uint_as_float(pack.words[w] << 16);
-      to[2 * w + 1] = __uint_as_float(pack.words[w] & 0xffff0000U);
-    } else {
-      X x[P::kInWord];
-      memcpy(x, &pack.words[w], sizeof x);
-#pragma unroll
-      for (int i = 0; i < P::kInWord; ++i) to[w * P::kInWord + i] = to_accumulator(x[i]);
-    }
-  }
-}
-
-template <int V, typename X, typename T>
-__device__ void load(const X* from, T (&to)[V]) {
-  unpack(read_pack<V>(from), to);
-}
-
-template <int V, typename X, typename T>
-__device__ void store(X* to, const T (&from)[V]) {
-  using P = Pack<X, V>;
-  P pack;
-#pragma unroll
-  for (int w = 0; w < P::kWords; ++w) {
-    X x[P::kInWord];
-#pragma unroll
-    for (int i = 0; i < P::kInWord; ++i) x[i] = to_element<X>(from[w * P::kInWord + i]);
-    memcpy(&pack.words[w], x, sizeof x);
-  }
-  *reinterpret_cast<P*>(to) = pack;
-}
-
-template <typename T>
-__device__ T warp_sum(T x) {
-  for (int offset = 16; offset > 0; offset /= 2) x += __shfl_xor_sync(0xffffffffU, x, offset);
-  return x;
 }
 
 }  // namespace mhla::cuda::decode
