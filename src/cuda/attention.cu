@@ -1,6 +1,7 @@
+// The two forms of the operator, and which is cheaper.
 #include "cuda/attention.hpp"
-#include "cuda/dense_form.hpp"
-#include "cuda/summary_form.hpp"
+#include "cuda/forms/dense_form.hpp"
+#include "cuda/forms/summary_form.hpp"
 
 namespace mhla::cuda {
 

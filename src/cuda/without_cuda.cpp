@@ -1,5 +1,8 @@
 // What stands in for src/cuda in a build without it: no device, and a clear word to whoever asks for one.
 #include "cuda/attention.hpp"
+#include "cuda/decode/decode.hpp"
+#include "cuda/fused/fused.hpp"
+#include "cuda/layers/layers.hpp"
 
 namespace mhla::cuda {
 namespace {
@@ -19,4 +22,30 @@ void backward(const Problem&, Algorithm, const BackwardArgs&) { refuse(); }
 int device_count() { return 0; }
 std::string device_description(int) { refuse(); }
 
+void decode_step(const DecodeConfig&, std::int64_t, const DecodeArgs&) { refuse(); }
+void decode_open(const DecodeConfig&, const DecodeArgs&) { refuse(); }
+
+void forward(const fused::RotaryFeatures&, const fused::RotaryFeatures::Forward&) { refuse(); }
+void forward(const fused::GatedNorm&, const fused::GatedNorm::Forward&) { refuse(); }
+void forward(const fused::Modulate&, const fused::Modulate::Forward&) { refuse(); }
+void backward(const fused::RotaryFeatures&, const fused::RotaryFeatures::Backward&) { refuse(); }
+void backward(const fused::GatedNorm&, const fused::GatedNorm::Backward&) { refuse(); }
+void backward(const fused::Modulate&, const fused::Modulate::Backward&) { refuse(); }
+
+namespace layers {
+
+std::int64_t AddNorm::partial_elements() const { refuse(); }
+std::int64_t QkvFeatures::partial_elements() const { refuse(); }
+std::int64_t BiasGelu::partial_elements() const { refuse(); }
+std::int64_t Depthwise::partial_elements() const { refuse(); }
+void forward(const AddNorm&, const AddNorm::Forward&, void*) { refuse(); }
+void backward(const AddNorm&, const AddNorm::Backward&, void*) { refuse(); }
+void forward(const QkvFeatures&, const QkvFeatures::Forward&, void*) { refuse(); }
+void backward(const QkvFeatures&, const QkvFeatures::Backward&, void*) { refuse(); }
+void forward(const BiasGelu&, const BiasGelu::Forward&, void*) { refuse(); }
+void backward(const BiasGelu&, const BiasGelu::Backward&, void*) { refuse(); }
+void forward(const Depthwise&, const Depthwise::Forward&, void*) { refuse(); }
+void filter_gradient(const Depthwise&, const Depthwise::FilterGradient&, void*) { refuse(); }
+
+}  // namespace layers
 }  // namespace mhla::cuda

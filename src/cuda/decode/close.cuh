@@ -3,7 +3,7 @@
 // columns: the first thread block of the kv head closes z, the last to arrive mixes, when no other reads P_z any more.
 #pragma once
 
-#include "cuda/decode/call.cuh"
+#include "cuda/decode/params.cuh"
 
 namespace mhla::cuda::decode {
 
@@ -21,14 +21,14 @@ constexpr int closing_rows(int key_dim, int width) {
 }
 
 template <typename E, typename A>
-__device__ std::int64_t slot_of(const Call<E, A>& c, int group, std::int64_t block) {
+__device__ std::int64_t slot_of(const DecodeParams<E, A>& c, int group, std::int64_t block) {
   return group * c.policy.slots + block % c.policy.slots;
 }
 
 // phi(k) [count, Dk] and v [count, width] of the rows from `begin` on; all threads take part.
 template <typename E, typename A, int V, int D>
-__device__ void stage_rows(const Call<E, A>& c, const Slice<E, V, D>& slice, const Piece& piece, int begin, int count,
-                           Accumulator<E>* keys, Accumulator<E>* values) {
+__device__ void stage_rows(const DecodeParams<E, A>& c, const Slice<E, V, D>& slice, const Piece& piece, int begin,
+                           int count, Accumulator<E>* keys, Accumulator<E>* values) {
   using T = Accumulator<E>;
   constexpr int kN = kKeys<E, V>;
   __syncthreads();
@@ -60,8 +60,8 @@ __device__ void stage_rows(const Call<E, A>& c, const Slice<E, V, D>& slice, con
 
 // S_b = sum_s phi(k_s) v_s^T and z_b = sum_s phi(k_s), and the folding of the block that leaves.
 template <typename E, typename A, int V, int D>
-__device__ void close_summary(const Call<E, A>& c, const Slice<E, V, D>& slice, const Piece& piece, std::int64_t block,
-                              Accumulator<E>* shared) {
+__device__ void close_summary(const DecodeParams<E, A>& c, const Slice<E, V, D>& slice, const Piece& piece,
+                              std::int64_t block, Accumulator<E>* shared) {
   using T = Accumulator<E>;
   constexpr int kRows = kSet<E, V>, kSets = kClosed<V> / kRows;
   T* const keys = shared;
@@ -129,7 +129,7 @@ __device__ void close_summary(const Call<E, A>& c, const Slice<E, V, D>& slice, 
 
 // The row of the matrix for query block `block`; all threads take part.
 template <typename E, typename A>
-__device__ MixingRow<Accumulator<E>> mixing_row(const Call<E, A>& c, int mixed_head, std::int64_t block) {
+__device__ MixingRow<Accumulator<E>> mixing_row(const DecodeParams<E, A>& c, int mixed_head, std::int64_t block) {
   __shared__ double sums[2][kThreads / 32];
   const std::int64_t M = c.policy.trained;
   MixingRow<Accumulator<E>> row{c.mixing + (c.mixing_per_head ? mixed_head * M * M : 0), M, block, c.policy.beyond};
@@ -159,7 +159,8 @@ __device__ MixingRow<Accumulator<E>> mixing_row(const Call<E, A>& c, int mixed_h
 // Calls f(weights, slot, count) for the blocks that are mixed one by one into block i, `count` at a time: the weights
 // are in shared memory, the first block is in `slot`, the others in those after it. All threads take part.
 template <typename E, typename A, typename F>
-__device__ void for_each_chunk(const Call<E, A>& c, const MixingRow<Accumulator<E>>& row, std::int64_t i, F&& f) {
+__device__ void for_each_chunk(const DecodeParams<E, A>& c, const MixingRow<Accumulator<E>>& row, std::int64_t i,
+                               F&& f) {
   __shared__ Accumulator<E> weights[kChunk];
   for (std::int64_t begin = c.policy.first(i); begin < i; begin += kChunk) {
     const auto count = static_cast<int>(min(i - begin, std::int64_t{kChunk}));
@@ -172,7 +173,7 @@ __device__ void for_each_chunk(const Call<E, A>& c, const MixingRow<Accumulator<
 
 // P = sum_{b < i} m[i, b] S_b for the query heads of the kv head. While one summary is added the next is on its way.
 template <typename E, typename A, int V, int D>
-__device__ void mix_summaries(const Call<E, A>& c, const Slice<E, V, D>& slice, std::int64_t i) {
+__device__ void mix_summaries(const DecodeParams<E, A>& c, const Slice<E, V, D>& slice, std::int64_t i) {
   using T = Accumulator<E>;
   constexpr int kRows = kSet<E, V>, kSets = kMixed<V> / kRows;
   const int size = slice.key_dim * slice.value_dim;
@@ -229,7 +230,7 @@ __device__ void mix_summaries(const Call<E, A>& c, const Slice<E, V, D>& slice, 
 
 // P_z and m[i, i] for the query heads of the kv head.
 template <typename E, typename A, int V, int D>
-__device__ void mix_sums(const Call<E, A>& c, const Slice<E, V, D>& slice, std::int64_t i) {
+__device__ void mix_sums(const DecodeParams<E, A>& c, const Slice<E, V, D>& slice, std::int64_t i) {
   using T = Accumulator<E>;
   for (int m = 0; m < c.mixed_in_group; ++m) {
     const int mixed_head = slice.kv_head * c.mixed_in_group + m;

@@ -1,3 +1,4 @@
+// From the types of a state to the kernels compiled for them.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 

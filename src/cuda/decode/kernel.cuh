@@ -15,7 +15,7 @@
 
 #include "cuda/decode/close.cuh"
 #include "cuda/decode/read.cuh"
-#include "cuda/hopper/device.hpp"
+#include "cuda/support/hopper/device.hpp"
 #include "cuda/support/launch_early.hpp"
 
 namespace mhla::cuda::decode {
@@ -36,7 +36,7 @@ __device__ inline bool last_to_arrive(std::int32_t* counter, int count) {
 
 // The piece's rows of k and v go to where later steps look for them.
 template <typename E, typename A, int V, int D>
-__device__ void append(const Call<E, A>& c, const Slice<E, V, D>& slice, const Piece& piece) {
+__device__ void append(const DecodeParams<E, A>& c, const Slice<E, V, D>& slice, const Piece& piece) {
   const auto thread = static_cast<int>(threadIdx.x);
   const int end = piece.filled + piece.count, column = slice.split * slice.width + thread;
   const std::int64_t first = static_cast<std::int64_t>(slice.group) * c.block_size + piece.filled;
@@ -52,7 +52,7 @@ __device__ void append(const Call<E, A>& c, const Slice<E, V, D>& slice, const P
 
 // The last thread block of a batch row, by when all have read how many tokens there were, adds those of the step.
 template <typename E, typename A>
-__device__ void count_tokens(const Call<E, A>& c, std::int64_t batch, std::int32_t* counter) {
+__device__ void count_tokens(const DecodeParams<E, A>& c, std::int64_t batch, std::int32_t* counter) {
   __syncthreads();
   if (threadIdx.x != 0) return;
   const auto last = static_cast<unsigned>(c.kv_heads * c.layout.splits - 1);
@@ -61,7 +61,7 @@ __device__ void count_tokens(const Call<E, A>& c, std::int64_t batch, std::int32
 
 // What the outputs do not wait for.
 template <typename E, typename A, int V, int D>
-__device__ void update_state(const Call<E, A>& c, const Slice<E, V, D>& slice, const Piece& piece,
+__device__ void update_state(const DecodeParams<E, A>& c, const Slice<E, V, D>& slice, const Piece& piece,
                              Accumulator<E>* shared) {
   std::int32_t* const arrivals = c.arrivals + slice.batch * (std::int64_t{c.kv_heads} + 1);
   if (piece.count > 0) append(c, slice, piece);
@@ -76,7 +76,7 @@ __device__ void update_state(const Call<E, A>& c, const Slice<E, V, D>& slice, c
 
 // Registers for two thread blocks on a multiprocessor, whose 128 KiB of P in flight are more than the memory needs.
 template <typename E, typename A, int V, int R, int D>
-__global__ void __launch_bounds__(kThreads, 2) step_kernel(const __grid_constant__ Call<E, A> c) {
+__global__ void __launch_bounds__(kThreads, 2) step_kernel(const __grid_constant__ DecodeParams<E, A> c) {
   extern __shared__ __align__(16) double shared[];
   // Only as far as the L2 cache, where what the work ahead may still write to it arrives as well.
   if (D > 0 && threadIdx.x == 0 && blockIdx.x < static_cast<unsigned>(c.at_once))
@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(kThreads, 2) step_kernel(const __grid_constant
 }
 
 template <typename E, typename A, int V>
-__global__ void __launch_bounds__(kThreads, 2) open_kernel(const __grid_constant__ Call<E, A> c) {
+__global__ void __launch_bounds__(kThreads, 2) open_kernel(const __grid_constant__ DecodeParams<E, A> c) {
   const Slice<E, V> slice(c);
   const std::int64_t block = block_of(c, c.tokens[slice.batch]);
   mix_summaries(c, slice, block);
@@ -99,10 +99,10 @@ __global__ void __launch_bounds__(kThreads, 2) open_kernel(const __grid_constant
 }
 
 template <typename E, typename A>
-Call<E, A> make_call(const DecodeConfig& config, const DecodeArgs& args) {
+DecodeParams<E, A> make_params(const DecodeConfig& config, const DecodeArgs& args) {
   using T = Accumulator<E>;
   const DecodeMemory& memory = args.memory;
-  Call<E, A> c{};
+  DecodeParams<E, A> c{};
   c.heads = static_cast<int>(config.heads);
   c.kv_heads = static_cast<int>(config.kv_heads);
   c.mixed_heads = static_cast<int>(config.mixed_heads());
@@ -149,7 +149,7 @@ inline bool is_aligned(const ConstTensor& x, int elements) {
 
 // Whether everything a thread loads at once lies on vectors.
 template <typename E, typename A>
-bool fits_vectors(const Call<E, A>& c) {
+bool fits_vectors(const DecodeParams<E, A>& c) {
   constexpr int kValues = 16 / sizeof(A), kKeys = 16 / sizeof(E);
   return c.layout.value_dim % kValues == 0 && c.layout.key_dim % kKeys == 0 && is_aligned(c.S) && is_aligned(c.P) &&
          is_aligned(c.folded_S) && is_aligned(c.k_rows) && is_aligned(c.v_rows) && is_aligned(c.k, kKeys) &&
@@ -172,9 +172,9 @@ int width_of(std::int64_t groups, int value_dim, int at_once) {
   return width;
 }
 
-// Lays the call out for threads of V columns; returns how many thread blocks there are.
+// Lays the work out for threads of V columns; returns how many thread blocks there are.
 template <int V, typename E, typename A>
-unsigned lay_out(Call<E, A>& c, const DecodeConfig& config) {
+unsigned lay_out(DecodeParams<E, A>& c, const DecodeConfig& config) {
   const std::int64_t groups = config.batch * config.kv_heads, size = config.key_dim * config.value_dim;
   c.at_once = blocks_at_once();
   c.layout = layout_of<E, V>(c.layout.key_dim, c.layout.value_dim, width_of<A>(groups, c.layout.value_dim, c.at_once));
@@ -188,8 +188,8 @@ unsigned lay_out(Call<E, A>& c, const DecodeConfig& config) {
 }
 
 template <typename E, typename A, int V, int R, int D = 0>
-void launch_pieces(Call<E, A> c, unsigned blocks, cudaStream_t stream) {
-  const Layout& l = c.layout;
+void launch_pieces(DecodeParams<E, A> c, unsigned blocks, cudaStream_t stream) {
+  const ThreadLayout& l = c.layout;
   const int read = read_shared<V, R>(l.key_dim), closing = closing_rows(l.key_dim, l.width) * (l.key_dim + l.width);
   const std::size_t bytes = std::max(l.rows_bytes + read * sizeof(Accumulator<E>), closing * sizeof(Accumulator<E>));
   const auto pieces = static_cast<int>(most_pieces(c.step_tokens, c.block_size));
@@ -206,7 +206,7 @@ void launch_pieces(Call<E, A> c, unsigned blocks, cudaStream_t stream) {
 template <typename E, typename A>
 void step(const DecodeConfig& config, std::int64_t tokens, const DecodeArgs& args) {
   constexpr int kVector = 16 / sizeof(A);
-  Call<E, A> c = make_call<E, A>(config, args);
+  DecodeParams<E, A> c = make_params<E, A>(config, args);
   c.step_tokens = static_cast<int>(tokens);
   const auto stream = static_cast<cudaStream_t>(args.run.stream);
   if (!fits_vectors(c)) {
@@ -225,7 +225,7 @@ void step(const DecodeConfig& config, std::int64_t tokens, const DecodeArgs& arg
 
 template <typename E, typename A>
 void open(const DecodeConfig& config, const DecodeArgs& args) {
-  Call<E, A> c = make_call<E, A>(config, args);
+  DecodeParams<E, A> c = make_params<E, A>(config, args);
   c.k = c.v = {};
   const auto stream = static_cast<cudaStream_t>(args.run.stream);
   const auto launch_with = [&]<int V>() {

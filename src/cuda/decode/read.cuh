@@ -8,7 +8,7 @@
 // looks only at what it asked for itself.
 #pragma once
 
-#include "cuda/decode/call.cuh"
+#include "cuda/decode/params.cuh"
 
 namespace mhla::cuda::decode {
 
@@ -31,7 +31,7 @@ class Reader {
 
  public:
   // shared: k [chunk, Dk] and v [chunk, width] of E, then what read_shared() counts.
-  __device__ Reader(const Call<E, A>& c, const Slice<E, V, D>& slice, void* shared)
+  __device__ Reader(const DecodeParams<E, A>& c, const Slice<E, V, D>& slice, void* shared)
       : c_(c), slice_(slice), keys_(static_cast<E*>(shared)), values_(keys_ + slice.chunk * slice.key_dim),
         partial_(reinterpret_cast<T*>(static_cast<char*>(shared) + slice.rows_bytes)), q_(partial_ + kThreads * V * R),
         weights_(q_ + R * slice.key_dim), denominators_(weights_ + R * kChunk) {}
@@ -299,7 +299,7 @@ class Reader {
     __syncthreads();
   }
 
-  const Call<E, A>& c_;
+  const DecodeParams<E, A>& c_;
   Slice<E, V, D> slice_;
   Piece piece_;
   int mixed_head_ = 0, rows_ = 0;  // rows: tokens of the piece x query heads that share the P

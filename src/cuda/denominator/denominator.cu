@@ -1,3 +1,4 @@
+// Kernels of denominators and their gradients: a warp takes one token of a head at a time.
 #include <algorithm>
 
 #include "cuda/denominator/denominator.hpp"
@@ -10,12 +11,12 @@ namespace {
 constexpr int kWarps = 8;
 
 // The block of tokens a thread block works on.
-struct Place {
+struct TokenBlock {
   SequenceRow s;
   int head, block;
   BlockTokens tokens;
   std::int64_t row;  // of the S~ store, or of the S store where heads are those of keys
-  __device__ static Place of(const Shape& shape, bool of_queries) {
+  __device__ static TokenBlock of(const Shape& shape, bool of_queries) {
     const auto [s, head, block] = shape.item(static_cast<int>(blockIdx.x), of_queries);
     const std::int64_t row =
         of_queries ? shape.mixed_row(s, head, block) : shape.entry_row(s, head, shape.initial + block);
@@ -33,7 +34,7 @@ __device__ int warp_id() { return static_cast<int>(threadIdx.x) / 32; }
 
 // Calls f(n) for the tokens of the block, shared among the warps of blockIdx.y.
 template <typename F>
-__device__ void for_each_token(const Place& at, F&& f) {
+__device__ void for_each_token(const TokenBlock& at, F&& f) {
   for (int n = static_cast<int>(blockIdx.y) * kWarps + warp_id(); n < at.tokens.count();
        n += kWarps * static_cast<int>(gridDim.y))
     f(n);
@@ -49,7 +50,7 @@ __global__ void feature_sum_kernel(const __grid_constant__ FeatureSumArgs<E> arg
   using T = Accumulator<E>;
   const Shape& shape = args.shape;
   const int heads = args.of_queries ? shape.heads : shape.kv_heads;
-  const Place at = Place::of(shape, args.of_queries);
+  const TokenBlock at = TokenBlock::of(shape, args.of_queries);
   const int d = static_cast<int>(threadIdx.x);
   if (d >= shape.key_pad) return;
   const auto x = args.x.head(at.s.batch, at.head);
@@ -72,7 +73,7 @@ template <typename E>
 __global__ void denominator_kernel(const __grid_constant__ DenominatorArgs<E> args) {
   using T = Accumulator<E>;
   const Shape& shape = args.shape;
-  const Place at = Place::of(shape, true);
+  const TokenBlock at = TokenBlock::of(shape, true);
   const int kv_head = at.head / (shape.heads / shape.kv_heads);
   const std::int64_t row = args.authors ? shape.entry_row(at.s, kv_head, shape.initial + at.block) : at.row;
   const T* const z = args.sums + row * shape.key_pad;
@@ -103,7 +104,7 @@ __global__ void denominator_kernel(const __grid_constant__ DenominatorArgs<E> ar
 template <typename T>
 __global__ void mix_slots_kernel(const __grid_constant__ Shape shape, const T* slots, bool transposed, T bias,
                                  TokenScalars<T> out) {
-  const Place at = Place::of(shape, true);
+  const TokenBlock at = TokenBlock::of(shape, true);
   const std::int64_t first = shape.mixed_row(at.s, at.head, 0);
   for_each_token(at, [&](int n) {
     const int slot = at.tokens.slot(n);
@@ -124,7 +125,7 @@ __global__ void normalized_gradient_kernel(const __grid_constant__ NormalizedGra
   using T = Accumulator<E>;
   constexpr int kVector = 16 / sizeof(E);
   const Shape& shape = args.shape;
-  const Place at = Place::of(shape, true);
+  const TokenBlock at = TokenBlock::of(shape, true);
   const auto q = args.q.head(at.s.batch, at.head);
   const auto o = args.o.head(at.s.batch, at.head);
   const auto d_o = args.d_o.head(at.s.batch, at.head);
@@ -209,14 +210,14 @@ __global__ void normalized_gradient_kernel(const __grid_constant__ NormalizedGra
 
 template <typename T>
 __global__ void scatter_slots_kernel(const __grid_constant__ Shape shape, TokenScalars<const T> from, T* slots) {
-  const Place at = Place::of(shape, true);
+  const TokenBlock at = TokenBlock::of(shape, true);
   for (int n = static_cast<int>(threadIdx.x); n < at.tokens.count(); n += static_cast<int>(blockDim.x))
     slots[at.row * shape.capacity + at.tokens.slot(n)] = from.at(at.s.batch, at.tokens[n], at.head);
 }
 
 // One warp per (sequence, head, i, b).
 template <typename E>
-__global__ void slot_pairs_kernel(const __grid_constant__ ReferenceGradientArgs<E> args) {
+__global__ void slot_pairs_kernel(const __grid_constant__ AuthorsGradientArgs<E> args) {
   using T = Accumulator<E>;
   const Shape& shape = args.shape;
   const std::int64_t M = shape.mixing_blocks;
@@ -239,7 +240,7 @@ template <typename E>
 __global__ void own_sums_kernel(const __grid_constant__ OwnSumsArgs<E> args) {
   using T = Accumulator<E>;
   const Shape& shape = args.shape;
-  const Place at = Place::of(shape, false);
+  const TokenBlock at = TokenBlock::of(shape, false);
   const int d = static_cast<int>(threadIdx.x);
   if (d >= shape.key_pad) return;
   const int group = shape.heads / shape.kv_heads;
@@ -256,7 +257,7 @@ __global__ void own_sums_kernel(const __grid_constant__ OwnSumsArgs<E> args) {
 template <typename E>
 __global__ void spread_sums_kernel(const __grid_constant__ OwnSumsArgs<E> args) {
   const Shape& shape = args.shape;
-  const Place at = Place::of(shape, true);
+  const TokenBlock at = TokenBlock::of(shape, true);
   const int d = static_cast<int>(threadIdx.x);
   if (d >= shape.key_pad) return;
   const std::int64_t from = shape.entry_row(at.s, at.head / (shape.heads / shape.kv_heads), shape.initial + at.block);
@@ -267,7 +268,7 @@ template <typename E>
 __global__ void separate_query_kernel(const __grid_constant__ SeparateGradientArgs<E> args) {
   using T = Accumulator<E>;
   const Shape& shape = args.shape;
-  const Place at = Place::of(shape, true);
+  const TokenBlock at = TokenBlock::of(shape, true);
   const int kv_head = at.head / (shape.heads / shape.kv_heads);
   const bool pairs = shape.masking == Masking::token_causal;
   const int own = shape.initial_full + at.block;
@@ -304,7 +305,7 @@ template <typename E>
 __global__ void separate_key_kernel(const __grid_constant__ SeparateGradientArgs<E> args) {
   using T = Accumulator<E>;
   const Shape& shape = args.shape;
-  const Place at = Place::of(shape, false);
+  const TokenBlock at = TokenBlock::of(shape, false);
   const int group = shape.heads / shape.kv_heads;
   const bool pairs = shape.masking == Masking::token_causal;
   const int own = shape.initial_full + at.block;
@@ -373,7 +374,7 @@ void normalized_gradient(const NormalizedGradientArgs<E>& args, cudaStream_t str
 }
 
 template <typename E>
-void reference_gradient(const ReferenceGradientArgs<E>& args, cudaStream_t stream) {
+void authors_gradient(const AuthorsGradientArgs<E>& args, cudaStream_t stream) {
   using T = Accumulator<E>;
   const Shape& shape = args.shape;
   const auto rows = static_cast<std::int64_t>(shape.total_blocks) * shape.heads;
@@ -415,7 +416,7 @@ void separate_gradient(const SeparateGradientArgs<E>& args, cudaStream_t stream)
   template void sum_features<E>(const FeatureSumArgs<E>&, cudaStream_t);                \
   template void denominators<E>(const DenominatorArgs<E>&, cudaStream_t);               \
   template void normalized_gradient<E>(const NormalizedGradientArgs<E>&, cudaStream_t); \
-  template void reference_gradient<E>(const ReferenceGradientArgs<E>&, cudaStream_t);   \
+  template void authors_gradient<E>(const AuthorsGradientArgs<E>&, cudaStream_t);       \
   template void gather_own_sums<E>(const OwnSumsArgs<E>&, cudaStream_t);                \
   template void spread_own_sums<E>(const OwnSumsArgs<E>&, cudaStream_t);                \
   template void separate_gradient<E>(const SeparateGradientArgs<E>&, cudaStream_t);

@@ -1,9 +1,8 @@
 // Denominators of tokens where the readout does not make them itself: separate q_den and k_den, the authors'
 // normaliser, and the backward pass. One warp per token and head, full precision.
 //
-//   paper      den_t = scale phi(q_t) . (z~_i + m[i, i] sum_{s <= t in block} phi(k_s)) + eps    (the sum:
-//   token-causal) authors    den[i, w] = sum_b m[i, b] y[b, w] + eps,  y[b, w] = scale phi(q[b, w]) . z_b,  w: slot in
-//   the block
+//   paper    den_t = scale phi(q_t) . z~_i + eps; token-causal: z~_i + m[i, i] sum_{s <= t in block} phi(k_s) for z~_i
+//   authors  den[i, w] = sum_b m[i, b] y[b, w] + eps,  y[b, w] = scale phi(q[b, w]) . z_b,  w: slot in the block
 #pragma once
 
 #include <cuda_runtime.h>
@@ -56,9 +55,9 @@ struct NormalizedGradientArgs {
 template <typename E>
 void normalized_gradient(const NormalizedGradientArgs<E>& args, cudaStream_t stream);
 
-// Reference normaliser: dy[b, w] = sum_i m[i, b] g[i, w] per token, and d m[i, b] = sum_w g[i, w] y[b, w].
+// The authors' normaliser: dy[b, w] = sum_i m[i, b] g[i, w] per token, and d m[i, b] = sum_w g[i, w] y[b, w].
 template <typename E>
-struct ReferenceGradientArgs {
+struct AuthorsGradientArgs {
   using T = Accumulator<E>;
   Shape shape;
   const T* slots = nullptr;  // y
@@ -68,7 +67,7 @@ struct ReferenceGradientArgs {
   T* pairs = nullptr;  // [sequences, heads, M, M]; null: not wanted
 };
 template <typename E>
-void reference_gradient(const ReferenceGradientArgs<E>& args, cudaStream_t stream);
+void authors_gradient(const AuthorsGradientArgs<E>& args, cudaStream_t stream);
 
 // dz of entries whose own block alone uses it: the sum over the query heads of a kv head, plus d_final.
 template <typename E>

@@ -1,5 +1,6 @@
-#include "cuda/dense/dense.hpp"
-#include "cuda/readout/readout.hpp"
+// Which kernel makes the dense form: that of whole heads on the chip (sm_90a, elements of two bytes), else the portable
+// one of kernel.cuh.
+#include "cuda/dense/dense_sm90.hpp"
 #include "cuda/support/launch.hpp"
 #include "cuda/support/math.cuh"
 
@@ -21,6 +22,42 @@ void write_order(const Shape& shape, int* order, cudaStream_t stream) {
          shape, order, dense_capacity(shape));
 }
 
-int dense_column_tiles(DType dtype, int columns, int depth) { return readout_column_tiles(dtype, columns, depth); }
+template <typename Math>
+void dense_forward(const DenseForwardArgs<typename Math::Element>& args, int* order, cudaStream_t stream) {
+  if constexpr (sizeof(typename Math::Element) == 2)
+    if (hopper::dense_forward(args, stream)) return;
+  const Shape& shape = args.shape;
+  if (order != nullptr) write_order(shape, order, stream);
+  multiply_pairs<Math>({.shape = shape,
+                        .order = order,
+                        .x = args.q,
+                        .y = args.k,
+                        .rest = args.v,
+                        .x_feature = shape.feature,
+                        .y_feature = shape.feature,
+                        .factor = shape.scale,
+                        .normalize = args.normalize,
+                        .out = args.o},
+                       stream);
+}
+
+template <typename E>
+bool dense_backward(const DenseBackwardArgs<E>& args, cudaStream_t stream) {
+  if constexpr (sizeof(E) == 2) {
+    return hopper::dense_backward(args, stream);
+  } else {
+    return false;
+  }
+}
+
+template void dense_forward<HalfMath<__nv_bfloat16>>(const DenseForwardArgs<__nv_bfloat16>&, int*, cudaStream_t);
+template void dense_forward<HalfMath<__half>>(const DenseForwardArgs<__half>&, int*, cudaStream_t);
+template void dense_forward<Tf32Math>(const DenseForwardArgs<float>&, int*, cudaStream_t);
+template void dense_forward<ExactMath<float>>(const DenseForwardArgs<float>&, int*, cudaStream_t);
+template void dense_forward<ExactMath<double>>(const DenseForwardArgs<double>&, int*, cudaStream_t);
+template bool dense_backward<__nv_bfloat16>(const DenseBackwardArgs<__nv_bfloat16>&, cudaStream_t);
+template bool dense_backward<__half>(const DenseBackwardArgs<__half>&, cudaStream_t);
+template bool dense_backward<float>(const DenseBackwardArgs<float>&, cudaStream_t);
+template bool dense_backward<double>(const DenseBackwardArgs<double>&, cudaStream_t);
 
 }  // namespace mhla::cuda

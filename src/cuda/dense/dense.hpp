@@ -45,9 +45,33 @@ inline bool wants_order(const Shape& shape) {
   return dense_rows(shape) * shape.sequences * shape.heads > kFewRows;
 }
 void write_order(const Shape& shape, int* order, cudaStream_t stream);  // dense_rows() numbers
-int dense_column_tiles(DType dtype, int columns, int depth);
 
+// Compiled apart for every arithmetic: dense_*.cu.
 template <typename Math>
 void multiply_pairs(const DenseArgs<typename Math::Element>& args, cudaStream_t stream);
+
+template <typename E>
+struct DenseForwardArgs {
+  Shape shape;
+  TokenTensor<const E> q{}, k{}, v{};
+  TokenTensor<E> o{};
+  bool normalize = false;
+};
+// o. `order`: workspace for write_order(), or null.
+template <typename Math>
+void dense_forward(const DenseForwardArgs<typename Math::Element>& args, int* order, cudaStream_t stream);
+
+template <typename E>
+struct DenseBackwardArgs {
+  Shape shape;
+  TokenTensor<const E> q{}, k{}, v{}, o{}, d_o{};
+  TokenTensor<E> d_q{}, d_k{}, d_v{};
+  bool normalize = false;
+  // [sequences, heads, M query blocks, M key blocks]: terms of the mixing gradient. Null: not wanted.
+  Accumulator<E>* pair_sums = nullptr;
+};
+// All gradients of whole heads on the chip; false where a call needs one multiply_pairs() for each.
+template <typename E>
+bool dense_backward(const DenseBackwardArgs<E>& args, cudaStream_t stream);
 
 }  // namespace mhla::cuda

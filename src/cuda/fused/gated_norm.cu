@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(kMostThreads<K>)
   const int lane = lane_of(g);
   std::int64_t batch, tile;
   divide(blockIdx.x, g.tiles, batch, tile);
-  const Place row = place_of(g, batch, tile);
+  const ThreadRow row = row_of_thread(g, batch, tile);
   const auto* const x_row = static_cast<const Element*>(in.x.data) + offset_of(in.x, row);
   const auto* const gate_row = static_cast<const Element*>(in.gate.data) + offset_of(in.gate, row);
   auto* const y_row = static_cast<Element*>(y.data) + offset_of(y, row);
@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(kMostThreads<K>)
   }
   for (std::int64_t batch = blockIdx.x / slots.rows; batch < g.batch; batch += slots.batch)
     for (std::int64_t tile = blockIdx.x % slots.rows; tile < g.tiles; tile += slots.rows) {
-      const Place row = place_of(g, batch, tile);
+      const ThreadRow row = row_of_thread(g, batch, tile);
       const auto* const x_row = static_cast<const Element*>(in.x.data) + offset_of(in.x, row);
       const auto* const gate_row = static_cast<const Element*>(in.gate.data) + offset_of(in.gate, row);
       const auto* const d_y_row = static_cast<const Element*>(d_y.data) + offset_of(d_y, row);

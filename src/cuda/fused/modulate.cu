@@ -4,7 +4,7 @@
 // Bytes: forward reads x and writes y; backward reads x, d_y and writes d_x. Per token, also scale and shift (and their
 // gradients); per batch row these come from the cache.
 #include "cuda/fused/fused.hpp"
-#include "cuda/fused/rows.cuh"
+#include "cuda/support/rows.cuh"
 
 namespace mhla::cuda {
 namespace {
@@ -19,13 +19,13 @@ constexpr int kFew = 32;                         // chunks of a row that get a t
 constexpr std::int64_t kBlocksWanted = 1 << 13;  // more blocks than this are joined into walks
 
 template <typename Pointer>
-__device__ __forceinline__ std::int64_t offset_of(const Modulate::BasicRows<Pointer>& rows, const Place& row) {
+__device__ __forceinline__ std::int64_t offset_of(const Modulate::BasicRows<Pointer>& rows, const ThreadRow& row) {
   return row.batch * rows.batch_stride + row.token * rows.token_stride;
 }
 
 // From xhat to y, in place. One parameter after the other: few registers, many rows in flight.
 template <int V, typename T>
-__device__ __forceinline__ void modulate_chunk(const Modulate::Inputs& in, const Place& row, int column, T* x) {
+__device__ __forceinline__ void modulate_chunk(const Modulate::Inputs& in, const ThreadRow& row, int column, T* x) {
   T parameter[V];
   if (in.weight.data != nullptr) {
     load_any<V>(in.weight.data, in.weight.dtype, column, T(1), parameter);
@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(kMostThreads<K>)
   first *= walk;
   const std::int64_t end = first + walk < g.tiles ? first + walk : g.tiles;
   for (std::int64_t tile = first; tile < end; ++tile) {
-    const Place row = place_of(g, batch, tile);
+    const ThreadRow row = row_of_thread(g, batch, tile);
     const auto* const x_row = static_cast<const Element*>(in.x.data) + rows::offset_of(in.x, row);
     auto* const y_row = static_cast<Element*>(y.data) + rows::offset_of(y, row);
     T x[kHeld<K>][V], mean, inverse_deviation;
@@ -121,7 +121,7 @@ __global__ void __launch_bounds__(kMostThreads<K>)
   }
   for (std::int64_t batch = blockIdx.x / slots.rows; batch < g.batch; batch += slots.batch)
     for (std::int64_t tile = blockIdx.x % slots.rows; tile < g.tiles; tile += slots.rows) {
-      const Place row = place_of(g, batch, tile);
+      const ThreadRow row = row_of_thread(g, batch, tile);
       const auto* const x_row = static_cast<const Element*>(in.x.data) + rows::offset_of(in.x, row);
       const auto* const d_y_row = static_cast<const Element*>(d_y.data) + rows::offset_of(d_y, row);
       auto* const d_x_row = static_cast<Element*>(d_x.data) + rows::offset_of(d_x, row);

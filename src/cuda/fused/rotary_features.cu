@@ -6,9 +6,9 @@
 //
 // Bytes: forward reads x and writes y (and the plain features); backward reads x, d_y (and d_plain) and writes d_x.
 // Tables come from the cache: all heads of a token read the same row of them.
-#include "cuda/fused/features.cuh"
 #include "cuda/fused/fused.hpp"
 #include "cuda/fused/weight_gradient.cuh"
+#include "cuda/support/features.cuh"
 
 namespace mhla::cuda {
 namespace {
@@ -104,7 +104,7 @@ struct Angles {
   std::int64_t entry[3];
 };
 
-__device__ __forceinline__ Angles angles_of(const Pairs& pairs, const Place& row) {
+__device__ __forceinline__ Angles angles_of(const Pairs& pairs, const ThreadRow& row) {
   Angles angles{};
   std::int64_t token = row.token;
 #pragma unroll
@@ -170,7 +170,7 @@ __global__ void __launch_bounds__(kMostThreads<K>)
   const int lane = lane_of(g);
   std::int64_t batch, tile;
   divide(blockIdx.x, g.tiles, batch, tile);
-  const Place row = place_of(g, batch, tile);
+  const ThreadRow row = row_of_thread(g, batch, tile);
   const auto* const x_row = static_cast<const Element*>(in.x.data) + offset_of(in.x, row);
   auto* const y_row = static_cast<Element*>(y.data) + offset_of(y, row);
   auto* const plain_row = static_cast<Element*>(plain.data) + offset_of(plain, row);
@@ -222,7 +222,7 @@ __global__ void __launch_bounds__(kMostThreads<K>)
   }
   for (std::int64_t batch = blockIdx.x / slots.rows; batch < g.batch; batch += slots.batch)
     for (std::int64_t tile = blockIdx.x % slots.rows; tile < g.tiles; tile += slots.rows) {
-      const Place row = place_of(g, batch, tile);
+      const ThreadRow row = row_of_thread(g, batch, tile);
       const auto* const x_row = static_cast<const Element*>(in.x.data) + offset_of(in.x, row);
       const auto* const d_y_row = static_cast<const Element*>(d_y.data) + offset_of(d_y, row);
       const auto* const d_plain_row = static_cast<const Element*>(d_plain.data) + offset_of(d_plain, row);

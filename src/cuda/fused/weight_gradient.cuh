@@ -1,7 +1,7 @@
 // The gradient of a norm's weight: the sum of the slots the backward kernels have written.
 #pragma once
 
-#include "cuda/fused/rows.cuh"
+#include "cuda/support/rows.cuh"
 
 namespace mhla::cuda::rows {
 

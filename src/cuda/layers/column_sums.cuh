@@ -5,7 +5,7 @@
 
 #include <initializer_list>
 
-#include "cuda/fused/rows.cuh"
+#include "cuda/support/rows.cuh"
 
 namespace mhla::cuda::layers {
 

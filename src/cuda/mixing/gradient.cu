@@ -2,8 +2,8 @@
 // one ordered sum over splits, sequences and heads.
 #include <algorithm>
 
-#include "cuda/hopper/mixing_gradient.hpp"
 #include "cuda/mixing/mixing.hpp"
+#include "cuda/mixing/mixing_sm90.hpp"
 #include "cuda/support/launch.hpp"
 #include "cuda/support/tiles.cuh"
 

@@ -3,8 +3,8 @@
 // and up to 256 blocks.
 #include <algorithm>
 
-#include "cuda/hopper/mixing.hpp"
 #include "cuda/mixing/mixing.hpp"
+#include "cuda/mixing/mixing_sm90.hpp"
 #include "cuda/mixing/unit.cuh"
 #include "cuda/support/launch.hpp"
 #include "cuda/support/tiles.cuh"

@@ -1,3 +1,4 @@
+// d m[i, j] from terms that other kernels have summed for each pair of blocks, in a fixed order.
 #include "cuda/mixing/mixing.hpp"
 #include "cuda/support/launch.hpp"
 

@@ -2,8 +2,8 @@
 // tokens.
 #pragma once
 
-#include "cuda/hopper/readout.hpp"
 #include "cuda/readout/readout.hpp"
+#include "cuda/readout/readout_sm90.hpp"
 #include "cuda/support/launch.hpp"
 #include "cuda/support/tiles.cuh"
 

@@ -1,16 +1,32 @@
-#include <algorithm>
-
-#include "cuda/readout/readout.hpp"
+// Which kernels make a readout. launch_readout() takes the sm_90a kernel of a single result where the call suits it.
+#include "cuda/readout/readout_sm90.hpp"
+#include "cuda/support/math.cuh"
 
 namespace mhla::cuda {
 
-int readout_column_tiles(DType dtype, int columns, int depth) {
-  int width = dtype == DType::f64 ? 32 : 64;
-  if (dtype == DType::bf16 || dtype == DType::f16) {
-    const int most = std::max(columns, std::min(depth, 128));
-    width = most <= 32 ? 32 : most <= 64 ? 64 : 128;
-  }
-  return (columns + width - 1) / width;
+template <typename Math>
+void read_out(const ReadoutArgs<typename Math::Element>& args, cudaStream_t stream) {
+  args.y ? launch_readout<Math, true>(args, stream) : launch_readout<Math, false>(args, stream);
 }
+
+template <typename Math>
+void read_out_keys(const ReadoutArgs<typename Math::Element>& d_k, const ReadoutArgs<typename Math::Element>& d_v,
+                   cudaStream_t stream) {
+  if constexpr (sizeof(typename Math::Element) == 2)
+    if (hopper::read_out_keys(d_k, d_v, stream)) return;
+  read_out<Math>(d_v, stream);
+  read_out<Math>(d_k, stream);
+}
+
+#define MHLA_INSTANTIATE(MATH)                                                            \
+  template void read_out<MATH>(const ReadoutArgs<typename MATH::Element>&, cudaStream_t); \
+  template void read_out_keys<MATH>(const ReadoutArgs<typename MATH::Element>&,           \
+                                    const ReadoutArgs<typename MATH::Element>&, cudaStream_t);
+MHLA_INSTANTIATE(HalfMath<__nv_bfloat16>)
+MHLA_INSTANTIATE(HalfMath<__half>)
+MHLA_INSTANTIATE(Tf32Math)
+MHLA_INSTANTIATE(ExactMath<float>)
+MHLA_INSTANTIATE(ExactMath<double>)
+#undef MHLA_INSTANTIATE
 
 }  // namespace mhla::cuda

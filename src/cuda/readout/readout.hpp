@@ -53,16 +53,15 @@ struct ReadoutArgs {
   int diagonal_stride = 0;  // from row to row
 };
 
-// Column tiles of the portable kernel, for `columns` output columns and matrices with `depth` padded rows.
-int readout_column_tiles(DType dtype, int columns, int depth);
-
 // Compiled apart, with and without pairs, for every arithmetic: readout_*.cu and pairs_*.cu.
 template <typename Math, bool kPairs>
 void launch_readout(const ReadoutArgs<typename Math::Element>& args, cudaStream_t stream);
 
 template <typename Math>
-void read_out(const ReadoutArgs<typename Math::Element>& args, cudaStream_t stream) {
-  args.y ? launch_readout<Math, true>(args, stream) : launch_readout<Math, false>(args, stream);
-}
+void read_out(const ReadoutArgs<typename Math::Element>& args, cudaStream_t stream);
+// dk and dv of the same keys, in one pass where a kernel can.
+template <typename Math>
+void read_out_keys(const ReadoutArgs<typename Math::Element>& d_k, const ReadoutArgs<typename Math::Element>& d_v,
+                   cudaStream_t stream);
 
 }  // namespace mhla::cuda

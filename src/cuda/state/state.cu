@@ -1,3 +1,4 @@
+// One thread block per summary; nothing but copies.
 #include <algorithm>
 
 #include "cuda/state/state.hpp"

@@ -1,5 +1,6 @@
-#include "cuda/hopper/summary.hpp"
+// The portable summary, and the choice: the sm_90a kernel where a call suits it.
 #include "cuda/summary/summary.hpp"
+#include "cuda/summary/summary_sm90.hpp"
 #include "cuda/support/launch.hpp"
 #include "cuda/support/tiles.cuh"
 

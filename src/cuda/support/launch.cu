@@ -1,3 +1,4 @@
+// Shared memory beyond the 48 KiB every kernel has, granted once per kernel and device.
 #include <mutex>
 #include <set>
 #include <utility>

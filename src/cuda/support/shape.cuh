@@ -162,21 +162,21 @@ class BlockTokens {
   __device__ int count() const { return count_; }
   __device__ std::int64_t operator[](int n) const {
     if (is_line_) return first_ + n;
-    const Place at = place(n);
+    const GridPosition at = position(n);
     return first_ + static_cast<std::int64_t>(at.plane) * plane_ + static_cast<std::int64_t>(at.row) * row_ + at.column;
   }
   // Place inside a full block; see Partition::slot_of.
   __device__ int slot(int n) const {
     if (is_line_) return n;
-    const Place at = place(n);
+    const GridPosition at = position(n);
     return at.plane * slot_plane_ + at.row * slot_row_ + at.column;
   }
 
  private:
-  struct Place {
+  struct GridPosition {
     int plane, row, column;
   };
-  __device__ Place place(int n) const {
+  __device__ GridPosition position(int n) const {
     const int line = by_width_.divide(n);
     const int plane = by_height_.divide(line);
     return {plane, line - plane * static_cast<int>(by_height_.divisor), n - line * static_cast<int>(by_width_.divisor)};

@@ -1,6 +1,8 @@
 // Tile sizes per arithmetic: what fits into registers and shared memory.
 #pragma once
 
+#include <algorithm>
+
 #include "cuda/support/tile.cuh"
 
 namespace mhla::cuda {
@@ -66,6 +68,14 @@ void with_width(int dim, F&& f) {
   } else {
     f(std::integral_constant<int, 128>{});
   }
+}
+
+// Tiles that kernels of this width cut `columns` output columns into, for operands of `depth` padded columns.
+template <typename Math>
+int column_tiles(int columns, int depth) {
+  int tiles = 0;
+  with_width<Math>(std::max(columns, std::min(depth, 128)), [&](auto width) { tiles = (columns + width - 1) / width; });
+  return tiles;
 }
 
 }  // namespace mhla::cuda
