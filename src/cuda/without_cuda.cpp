@@ -2,7 +2,7 @@
 #include "cuda/attention.hpp"
 #include "cuda/decode/decode.hpp"
 #include "cuda/fused/fused.hpp"
-#include "cuda/layers/layers.hpp"
+#include "mhla/layers.hpp"
 
 namespace mhla::cuda {
 namespace {

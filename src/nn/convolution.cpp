@@ -1,7 +1,7 @@
 // Convolution of every channel by itself as an autograd function, and torch's where there is no kernel for it.
 #include "nn/convolution.hpp"
 
-#include "cuda/layers/layers.hpp"
+#include "mhla/layers.hpp"
 #include "nn/fused.hpp"
 
 namespace mhla::nn {

@@ -1,7 +1,7 @@
 // gelu(x + bias) as an autograd function.
 #include "nn/mlp.hpp"
 
-#include "cuda/layers/layers.hpp"
+#include "mhla/layers.hpp"
 #include "nn/fused.hpp"
 
 namespace mhla::nn {

@@ -1,8 +1,8 @@
 // One kernel for q and k, whose backward pass leaves the three gradients side by side, as an autograd function.
 #include "nn/qkv_features.hpp"
 
-#include "cuda/layers/layers.hpp"
 #include "mhla/fused_torch.hpp"
+#include "mhla/layers.hpp"
 #include "nn/fused.hpp"
 
 namespace mhla::nn {

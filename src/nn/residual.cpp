@@ -1,7 +1,7 @@
 // The fused kernel as an autograd function, and torch's kernels where it does not apply.
 #include "nn/residual.hpp"
 
-#include "cuda/layers/layers.hpp"
+#include "mhla/layers.hpp"
 #include "nn/drop_path.hpp"
 #include "nn/fused.hpp"
 

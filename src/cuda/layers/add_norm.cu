@@ -1,7 +1,7 @@
 // A warp holds a row: K vectors of 4 elements per lane. The backward pass keeps the sums for weight and bias in
 // registers while its warps walk over the rows.
-#include "cuda/layers/layers.hpp"
 #include "cuda/layers/warp_rows.cuh"
+#include "mhla/layers.hpp"
 
 namespace mhla::cuda::layers {
 namespace {

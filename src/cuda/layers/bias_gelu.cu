@@ -2,8 +2,8 @@
 //
 // gelu(x) = x Phi(x). With t = 1 / (1 + p |x| / sqrt 2), Phi(-|x|) = poly(t) exp(-x^2 / 2) / 2 to 1.5e-7 (Abramowitz
 // and Stegun 7.1.26); the exponential serves the derivative, Phi(x) + x phi(x), as well.
-#include "cuda/layers/layers.hpp"
 #include "cuda/layers/warp_rows.cuh"
+#include "mhla/layers.hpp"
 
 namespace mhla::cuda::layers {
 namespace {

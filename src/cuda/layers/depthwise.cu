@@ -2,8 +2,8 @@
 // memory, then each warp walks along kRows of its rows, a lane on two channels with their filters in registers. A token
 // that is read is used for all outputs it reaches: kSide columns of sums (or, for the gradient of the filter, of d_y)
 // move along.
-#include "cuda/layers/layers.hpp"
 #include "cuda/layers/warp_rows.cuh"
+#include "mhla/layers.hpp"
 
 namespace mhla::cuda::layers {
 namespace {

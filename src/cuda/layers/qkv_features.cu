@@ -1,8 +1,8 @@
 // A warp holds q or k of a token. The backward pass keeps the sums for the weights in registers while its warps walk
 // over the rows, those of q and those of k in turns carrying the gradient of v to its place.
-#include "cuda/layers/layers.hpp"
 #include "cuda/layers/warp_rows.cuh"
 #include "cuda/support/features.cuh"
+#include "mhla/layers.hpp"
 
 namespace mhla::cuda::layers {
 namespace {
