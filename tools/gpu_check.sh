@@ -3,13 +3,13 @@
 #
 #   tools/gpu_check.sh [--out FOLDER] [--build FOLDER] [STAGE...]
 #
-# Stages, all but `prepare` unless named, in this order:
-#   prepare       on a machine where packages can be installed: collects into .deps what a bare GPU machine lacks
+# Stages, in this order; all but the last unless named:
 #   build         configure and compile, for the GPU of this machine
 #   test          ctest on CPU and GPU, pytest on the GPU
-#   sanitize      compute-sanitizer: memcheck, racecheck, initcheck
+#   sanitize      compute-sanitizer: memcheck, racecheck, initcheck, side by side
 #   bench         mhla bench op --device cuda
-#   bench-python  python -m mhla.bench, which compiles formulas and takes minutes
+#   bench-python  python -m mhla.bench, which compiles its peers and takes ten minutes
+# On a machine where nothing can be installed, bring .deps along from one where tools/bootstrap.sh ran.
 # FOLDER (out/gpu_check) gets log.txt, bench_op.json, bench_op.svg and bench_python.json.
 # The exit code is 0 where every step passed, 1 where one failed, 2 where the command line was wrong.
 set -uo pipefail
@@ -24,19 +24,18 @@ while (($# > 0)); do
       [[ -n "${2:-}" ]] || { echo "gpu_check: $1 needs a folder" >&2; exit 2; }
       if [[ "$1" == --out ]]; then out="$2"; else build="$2"; fi
       shift ;;
-    prepare | build | test | sanitize | bench | bench-python) stages+=("$1") ;;
+    build | test | sanitize | bench | bench-python) stages+=("$1") ;;
     *)
-      echo "gpu_check: stage is \"$1\"; it may be prepare, build, test, sanitize, bench or bench-python" >&2
+      echo "gpu_check: stage is \"$1\"; it may be build, test, sanitize, bench or bench-python" >&2
       exit 2 ;;
   esac
   shift
 done
-((${#stages[@]} > 0)) || stages=(build test sanitize bench bench-python)
+((${#stages[@]} > 0)) || stages=(build test sanitize bench)
 
 python="$(command -v python3)"
 [[ -x .venv/bin/python ]] && python="$PWD/.venv/bin/python"
-brought=.deps/gpu
-export PYTHONPATH="$PWD/$build/python:$PWD/$brought/pytest"
+export PYTHONPATH="$PWD/$build/python"
 export PYTHONUNBUFFERED=1
 
 # Small shapes in every element type, causal, packed and dense: a sanitizer slows them down a hundredfold.
@@ -45,7 +44,7 @@ sanitized+=':Operator.KeptSummaries*:Operator.CausalHeads*:Gpu.BackwardWithState
 # racecheck looks at every access to shared memory: fewer shapes, among them those of the sm_90a kernels.
 raced='Operator.DenseCausalForm*:Operator.PackedSequences*:Operator.HeadsOfWholeTiles*:Gpu.Tf32Products*'
 raced+=':Operator.CausalHeads*:Gpu.BackwardWithState*'
-sanitizer_seconds=240  # exit code 124 where it takes longer
+sanitizer_seconds=300  # exit code 124 where it takes longer
 
 summary=()
 failures=0
@@ -68,28 +67,6 @@ say_where_we_are() {
   "$python" -c 'import torch; print("torch", torch.__version__, "CUDA", torch.version.cuda, "GPU", torch.cuda.is_available())'
 }
 
-collect() {
-  mkdir -p "$brought/png/include" "$brought/png/lib"
-  cp -L /usr/include/{png.h,pngconf.h,pnglibconf.h,zlib.h} "$brought/png/include/" &&
-    cp -L "$(g++ -print-file-name=libpng.a)" "$(g++ -print-file-name=libz.a)" "$brought/png/lib/" || return
-  find /usr/include -name zconf.h -exec cp -L {} "$brought/png/include/" \;
-  "$python" -m pip install --quiet --disable-pip-version-check --upgrade --no-compile --target "$brought/pytest" pytest==8.4.2
-}
-
-# The program needs libpng: the system's, or what `prepare` collected.
-png_settings() {
-  if echo '#include <png.h>' | g++ -E -x c++ - > /dev/null 2>&1; then
-    echo "-DMHLA_CLI=ON"
-  elif [[ -f "$brought/png/lib/libpng.a" ]]; then
-    local png="$PWD/$brought/png"
-    echo "-DMHLA_CLI=ON -DPNG_PNG_INCLUDE_DIR=$png/include -DPNG_LIBRARY=$png/lib/libpng.a" \
-         "-DZLIB_INCLUDE_DIR=$png/include -DZLIB_LIBRARY=$png/lib/libz.a"
-  else
-    echo "no libpng: the program mhla is left out; tools/gpu_check.sh prepare collects it elsewhere" >&2
-    echo "-DMHLA_CLI=OFF"
-  fi
-}
-
 architecture() {
   local capability
   capability="$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2> /dev/null | head -1 | tr -d '.')"
@@ -100,10 +77,8 @@ architecture() {
 }
 
 configure() {
-  local settings
-  read -ra settings <<< "$(png_settings)"
   cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DMHLA_PYTHON="$python" -DMHLA_CUDA=ON \
-        -DMHLA_CUDA_ARCHITECTURES="$(architecture)" "${settings[@]}"
+        -DMHLA_CUDA_ARCHITECTURES="$(architecture)"
 }
 
 assemble_package() {
@@ -126,28 +101,38 @@ on_gpu() {
 
 pytest_on_gpu() { on_gpu "$python" -m pytest -q -p no:cacheprovider tests/python -m gpu; }
 
-# sanitize TOOL PROGRAM FILTER
+# sanitize TOOL PROGRAM FILTER: in the background, with a log of its own.
+declare -A sanitizers
 sanitize() {
   MHLA_TEST_DEVICE=cuda timeout "$sanitizer_seconds" compute-sanitizer --tool "$1" --error-exitcode 1 --print-limit 20 \
-    "$build/bin/$2" --gtest_brief=1 --gtest_filter="$3"
+    "$build/bin/$2" --gtest_brief=1 --gtest_filter="$3" > "$out/$1_$2.txt" 2>&1 &
+  sanitizers["$1_$2"]=$!
+}
+
+await_sanitizer() {
+  wait "${sanitizers[$1]}"
+  local code=$?
+  tail -n 20 "$out/$1.txt"
+  return "$code"
 }
 
 run_stage() {
   case "$1" in
-    prepare) step "prepare" collect ;;
     build)
       step "build: configure" configure && step "build: compile" cmake --build "$build" &&
         step "build: Python package" assemble_package ;;
     test)
-      step "test: ctest, CPU" ctest --test-dir "$build" -LE gpu --output-on-failure -j "$(nproc)"
-      step "test: ctest, GPU" on_gpu ctest --test-dir "$build" -L gpu --output-on-failure
+      step "test: ctest" on_gpu ctest --test-dir "$build" --output-on-failure -j "$(nproc)"
       step "test: pytest, GPU" pytest_on_gpu ;;
     sanitize)
       for tool in memcheck racecheck initcheck; do
         local filter="$sanitized"
         [[ "$tool" == racecheck ]] && filter="$raced"
-        step "sanitize: $tool, core" sanitize "$tool" test_api "$filter"
-        step "sanitize: $tool, layers" sanitize "$tool" test_models 'GpuLayers.*'
+        sanitize "$tool" test_api "$filter"
+        sanitize "$tool" test_models 'GpuLayers.*'
+      done
+      for run in {memcheck,racecheck,initcheck}_test_{api,models}; do
+        step "sanitize: $run" await_sanitizer "$run"
       done ;;
     bench)
       step "bench: devices" "$build/bin/mhla" devices
