@@ -11,11 +11,10 @@
 #include "cuda/support/launch.hpp"
 
 namespace mhla::cuda::hopper {
-namespace {
+namespace dense_gradients {
 
-constexpr int kMostGroups = 2;
-[[maybe_unused]] constexpr int kTilesPerGroup = kDenseTokens / 64 / kMostGroups;
-constexpr int kMostBlocks = kDenseTokens / kDenseBlock;
+inline constexpr int kMostGroups = 2, kTilesPerGroup = kDenseTokens / 64 / kMostGroups;
+inline constexpr int kMostBlocks = kDenseTokens / kDenseBlock;
 
 template <typename E>
 struct Params {
@@ -106,6 +105,8 @@ struct Head : Warp<E> {
   // m[i, j]
   __device__ float weight(int i, int j) const { return this->p.args.shape.template weight<float>(number, i, j); }
 };
+
+namespace {
 
 // ---- copies, by the first thread
 
@@ -433,9 +434,11 @@ __global__ __launch_bounds__(kMostGroups* kWarpgroup,
 }
 
 }  // namespace
+}  // namespace dense_gradients
 
 template <typename E>
 bool dense_backward(const DenseBackwardArgs<E>& args, cudaStream_t stream) {
+  using namespace dense_gradients;
   const Shape& shape = args.shape;
   Params<E> p{};
   p.args = args;

@@ -7,12 +7,12 @@
 #include "cuda/support/launch.hpp"
 
 namespace mhla::cuda::hopper {
-namespace {
+namespace readout {
 
-constexpr int kGroups = 4;
-constexpr int kThreads = (kGroups + 1) * kWarpgroup;
-constexpr int kMostStages = 8, kMostMatrices = 8;
-constexpr int kNumberWarps = 2;
+inline constexpr int kGroups = 4;
+inline constexpr int kThreads = (kGroups + 1) * kWarpgroup;
+inline constexpr int kMostStages = 8, kMostMatrices = 8;
+inline constexpr int kNumberWarps = 2;  // that take turns at the numbers of tiles
 
 template <typename E>
 struct Params {
@@ -92,6 +92,18 @@ struct Item {
   int head, block, batch;
   std::int64_t row;
 };
+// A warp's 16 rows of a tile.
+struct Rows {
+  int group, warp, lane;
+  int first;  // of the tile; rows past it are computed and dropped
+  __device__ explicit Rows(const Boxes& boxes)
+      : group(static_cast<int>(threadIdx.x) / kWarpgroup), warp(static_cast<int>(threadIdx.x) / 32 % 4),
+        lane(lane_id()), first(min(warp * 16, boxes.padded_rows - 16)) {}
+  __device__ bool kept() const { return first == warp * 16; }
+};
+
+namespace {
+
 template <typename E>
 __device__ Item item_of(const ReadoutArgs<E>& args, int number) {
   const Shape& shape = args.shape;
@@ -177,17 +189,7 @@ __device__ void fetch(const Memory<F>& memory, const Params<typename F::E>& p) {
 
 // ---- products
 
-// A warp's 16 rows of a tile.
-struct Rows {
-  int group, warp, lane;
-  int first;  // of the tile; rows past it are computed and dropped
-  __device__ explicit Rows(const Boxes& boxes)
-      : group(static_cast<int>(threadIdx.x) / kWarpgroup), warp(static_cast<int>(threadIdx.x) / 32 % 4),
-        lane(lane_id()), first(min(warp * 16, boxes.padded_rows - 16)) {}
-  __device__ bool kept() const { return first == warp * 16; }
-};
-
-// phi of these rows as fragments, from boxes side by side.
+// phi of a warp's rows as fragments, from boxes side by side.
 template <typename E, int kSteps>
 __device__ void load_features(std::uint32_t (&a)[kSteps][4], std::uint32_t tile, int box_bytes, const Rows& rows,
                               const PairFeature<E>& feature) {
@@ -227,7 +229,8 @@ __device__ void divide(float (&factor)[2], const std::uint32_t (&a)[F::kSteps][4
 }
 
 // acc += coefficient vector^T, 64 columns of the vector.
-__device__ inline void add_rank_one(float (&acc)[32], const float (&coefficient)[2], const float* vector, int column) {
+[[maybe_unused]] __device__ inline void add_rank_one(float (&acc)[32], const float (&coefficient)[2],
+                                                     const float* vector, int column) {
 #pragma unroll
   for (int j = 0; j < 8; ++j) {
     const float2 v = *reinterpret_cast<const float2*>(vector + j * 8 + column);
@@ -418,9 +421,11 @@ bool suits(const ReadoutArgs<E>& args, Boxes& boxes) {
 }
 
 }  // namespace
+}  // namespace readout
 
 template <typename E>
 bool read_out(const ReadoutArgs<E>& args, cudaStream_t stream) {
+  using namespace readout;
   Params<E> p{};
   p.args = args;
   if (!suits(args, p.boxes)) return false;
@@ -440,6 +445,7 @@ bool read_out(const ReadoutArgs<E>& args, cudaStream_t stream) {
 
 template <typename E>
 bool read_out_keys(const ReadoutArgs<E>& d_k, const ReadoutArgs<E>& d_v, cudaStream_t stream) {
+  using namespace readout;
   Params<E> p{};
   p.args = d_k;
   const Shape& shape = d_k.shape;
