@@ -39,6 +39,15 @@ struct Form {
   static constexpr int kSteps = kDepth / 16;                   // of a product
   static constexpr int kKeys = kTransposed ? kWidth : kDepth;  // rows of W in memory
   static constexpr int kMatrixBoxes = kTransposed ? kDepthBoxes : kWidthBoxes;
+  static constexpr int kMatrixBoxBytes = kKeys * kBoxRowBytes;
+
+  // Step k of a product for 64 columns from 64 h on: where its part of W (or W^T) begins.
+  __device__ static int W_offset(int h, int k) {
+    return kTransposed ? k / 4 * kMatrixBoxBytes + h * kBoxColumns * kBoxRowBytes + k % 4 * 32
+                       : h * kMatrixBoxBytes + k * 16 * kBoxRowBytes;
+  }
+  // The same of the second result, which takes W as it lies.
+  __device__ static int second_W_offset(int h, int k) { return h * kMatrixBoxBytes + k * 16 * kBoxRowBytes; }
 };
 
 // Shared memory: matrices, stages of x (later the result) and raw, then what is small.
@@ -72,6 +81,10 @@ struct Memory {
   __device__ unsigned char* x(int stage) const { return stages + stage * stage_bytes; }
   __device__ unsigned char* raw(int stage) const { return x(stage) + raw_offset(); }
   __device__ int raw_offset() const { return kTileBoxes * box_bytes; }
+  // Row `row` of the b-th box, 64 columns, of a tile.
+  __device__ unsigned char* box_row(unsigned char* tile, int b, int row) const {
+    return tile + b * box_bytes + row * kBoxRowBytes;
+  }
 
   // By one thread.
   __device__ void prepare(const Params<typename F::E>& p) const {
@@ -92,6 +105,7 @@ struct Item {
   int head, block, batch;
   std::int64_t row;
 };
+
 // A warp's 16 rows of a tile.
 struct Rows {
   int group, warp, lane;
@@ -125,7 +139,7 @@ __device__ void fetch_matrix(const Memory<F>& memory, const Params<typename F::E
   arrive_expecting(full, memory.kMatrixBytes + vector_bytes);
 #pragma unroll
   for (int b = 0; b < F::kMatrixBoxes; ++b)
-    load_matrix_box(memory.matrix(at) + b * F::kKeys * kBoxRowBytes, p.W, b * kBoxColumns,
+    load_matrix_box(memory.matrix(at) + b * F::kMatrixBoxBytes, p.W, b * kBoxColumns,
                     static_cast<int>(item.row) * F::kKeys, full);
   if (vector != nullptr) load_line(memory.small->vectors[at], vector + item.row * F::kKeys, vector_bytes, full);
 }
@@ -157,7 +171,7 @@ __device__ void fetch_tile(const Memory<F>& memory, const Params<typename F::E>&
   const int column =
       of_x ? item.head * F::kDepth + b * kBoxColumns : item.head * F::kWidth + (b - F::kDepthBoxes) * kBoxColumns;
   const int at = of_x ? b : b - F::kDepthBoxes + memory.kTileBoxes;
-  load_box(memory.x(stage) + at * memory.box_bytes + part * boxes.rows * kBoxRowBytes, of_x ? p.x : p.raw,
+  load_box(memory.box_row(memory.x(stage), at, part * boxes.rows), of_x ? p.x : p.raw,
            boxes.place(block, tile * boxes.joined + part, column, item.batch), full);
 }
 
@@ -263,7 +277,7 @@ __device__ void read_out_raw(const Memory<F>& memory, const Params<typename F::E
 #pragma unroll
   for (int h = 0; h < F::kDepthBoxes; ++h) {
     float acc[32];
-    multiply<E, true>(acc, a, W, [&](int k) { return (h * F::kKeys + k * 16) * kBoxRowBytes; });
+    multiply<E, true>(acc, a, W, [&](int k) { return F::second_W_offset(h, k); });
 #pragma unroll
     for (float& value : acc) value *= p.second_factor;
     if (rows.kept())
@@ -280,10 +294,10 @@ __device__ void store_tile(const Memory<F>& memory, const Params<typename F::E>&
   if (part < boxes.joined && box < boxes.per_block) {
     const int column = item.head * F::kWidth + b * kBoxColumns;
     store_box(p.out, boxes.place(boxes.block(item.block), box, column, item.batch),
-              memory.x(stage) + b * memory.box_bytes + part * boxes.rows * kBoxRowBytes);
+              memory.box_row(memory.x(stage), b, part * boxes.rows));
     if constexpr (F::kBoth)
       store_box(p.second, boxes.place(boxes.block(item.block), box, column, item.batch),
-                memory.raw(stage) + b * memory.box_bytes + part * boxes.rows * kBoxRowBytes);
+                memory.box_row(memory.raw(stage), b, part * boxes.rows));
     commit_stores();
   }
   wait_stores_read();
@@ -312,10 +326,7 @@ __device__ void read_out_tile(const Memory<F>& memory, const Params<typename F::
 #pragma unroll
   for (int h = 0; h < F::kWidthBoxes; ++h) {
     float acc[32];
-    multiply<E, !F::kTransposed>(acc, a, W, [&](int k) {
-      return F::kTransposed ? k / 4 * F::kKeys * kBoxRowBytes + h * kBoxColumns * kBoxRowBytes + k % 4 * 32
-                            : h * F::kKeys * kBoxRowBytes + k * 16 * kBoxRowBytes;
-    });
+    multiply<E, !F::kTransposed>(acc, a, W, [&](int k) { return F::W_offset(h, k); });
 #pragma unroll
     for (int n = 0; n < 32; ++n) acc[n] *= factor[n % 4 / 2];
     if (args.vector != nullptr) add_rank_one(acc, coefficient, vector + h * kBoxColumns, (rows.lane & 3) * 2);
