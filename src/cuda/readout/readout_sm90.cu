@@ -7,12 +7,12 @@
 #include "cuda/support/launch.hpp"
 
 namespace mhla::cuda::hopper {
-namespace {
+namespace readout {
 
-constexpr int kGroups = 4;
-constexpr int kThreads = (kGroups + 1) * kWarpgroup;
-constexpr int kMostStages = 8, kMostMatrices = 8;
-constexpr int kNumberWarps = 2;
+inline constexpr int kGroups = 4;
+inline constexpr int kThreads = (kGroups + 1) * kWarpgroup;
+inline constexpr int kMostStages = 8, kMostMatrices = 8;
+inline constexpr int kNumberWarps = 2;  // that take turns at the numbers of tiles
 
 template <typename E>
 struct Params {
@@ -29,272 +29,369 @@ __host__ __device__ bool needs_raw(const ReadoutArgs<E>& args, bool both) {
   return both || (static_cast<bool>(args.raw) && args.raw_feature.map == FeatureMap::relu);
 }
 
+// kBoth: a second result, phi(raw) W, from what is here already. So dk (x = v, raw = k, W^T) brings dv with it.
+template <typename Element, int kDepth_, int kWidth_, bool kTransposed_, bool kBoth_>
+struct Form {
+  using E = Element;
+  static constexpr int kDepth = kDepth_, kWidth = kWidth_;
+  static constexpr bool kTransposed = kTransposed_, kBoth = kBoth_;
+  static constexpr int kDepthBoxes = kDepth / kBoxColumns, kWidthBoxes = kWidth / kBoxColumns;
+  static constexpr int kSteps = kDepth / 16;                   // of a product
+  static constexpr int kKeys = kTransposed ? kWidth : kDepth;  // rows of W in memory
+  static constexpr int kMatrixBoxes = kTransposed ? kDepthBoxes : kWidthBoxes;
+  static constexpr int kMatrixBoxBytes = kKeys * kBoxRowBytes;
+
+  // Step k of a product for 64 columns from 64 h on: where its part of W (or W^T) begins.
+  __device__ static int W_offset(int h, int k) {
+    return kTransposed ? k / 4 * kMatrixBoxBytes + h * kBoxColumns * kBoxRowBytes + k % 4 * 32
+                       : h * kMatrixBoxBytes + k * 16 * kBoxRowBytes;
+  }
+  // The same of the second result, which takes W as it lies.
+  __device__ static int second_W_offset(int h, int k) { return h * kMatrixBoxBytes + k * 16 * kBoxRowBytes; }
+};
+
 // Shared memory: matrices, stages of x (later the result) and raw, then what is small.
-template <int kDepth, int kWidth>
-struct Layout {
-  static constexpr int kMatrixBytes = kDepth * kWidth * 2;
-  static constexpr int kTileBoxes = (kDepth > kWidth ? kDepth : kWidth) / kBoxColumns;
+template <typename F>
+struct Memory {
   struct Small {
     float vectors[kMostMatrices][128];
     float coefficients[kMostStages][kTileRows];
     Barrier full[kMostStages], empty[kMostStages], matrix_full[kMostMatrices], matrix_empty[kMostMatrices];
   };
+  static constexpr int kMatrixBytes = F::kDepth * F::kWidth * 2;
+  static constexpr int kTileBoxes = F::kDepth > F::kWidth ? F::kDepthBoxes : F::kWidthBoxes;
   static constexpr int kFixedBytes = static_cast<int>(sizeof(Small)) + 1024;  // the last: alignment
-  static int stage_bytes(const Boxes& boxes, bool with_raw) {
-    return (kTileBoxes + (with_raw ? kWidth / kBoxColumns : 0)) * boxes.padded_rows * kBoxRowBytes;
+  __host__ __device__ static int stage_bytes_for(const Boxes& boxes, bool with_raw) {
+    return (kTileBoxes + (with_raw ? F::kWidthBoxes : 0)) * boxes.padded_rows * kBoxRowBytes;
   }
-};
 
-// kBoth: a second result, phi(raw) W, from what is here already. So dk (x = v, raw = k, W^T) brings dv with it.
-template <typename E, int kDepth, int kWidth, bool kTransposed, bool kBoth>
-__global__ __launch_bounds__(kThreads, 1) void readout_kernel(const __grid_constant__ Params<E> p) {
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  using Sizes = Layout<kDepth, kWidth>;
-  using Math = HalfMath<E>;
-  constexpr int kDepthBoxes = kDepth / kBoxColumns, kWidthBoxes = kWidth / kBoxColumns;
-  constexpr int kKeys = kTransposed ? kWidth : kDepth;  // rows of W in memory
-  constexpr int kMatrixBoxes = kTransposed ? kDepthBoxes : kWidthBoxes;
-  extern __shared__ unsigned char unaligned[];
-  unsigned char* const shared = unaligned + (1024 - shared_address(unaligned) % 1024) % 1024;
-  const ReadoutArgs<E>& args = p.args;
-  const Shape& shape = args.shape;
-  const Boxes& boxes = p.boxes;
-  const bool with_raw = needs_raw(args, kBoth);
-  const float* const block_vector = args.z != nullptr ? args.z : args.vector;
-  const int box_bytes = boxes.padded_rows * kBoxRowBytes;
-  const int stage_boxes = kDepthBoxes + (with_raw ? kWidthBoxes : 0);  // fetched
-  const int stage_bytes = (Sizes::kTileBoxes + (with_raw ? kWidthBoxes : 0)) * box_bytes;
-  unsigned char* const stages = shared + p.matrices * Sizes::kMatrixBytes;
-  auto& small = *reinterpret_cast<typename Sizes::Small*>(stages + p.stages * stage_bytes);
-  const int lane = lane_id(), group = static_cast<int>(threadIdx.x) / kWarpgroup;
-  const int warp = static_cast<int>(threadIdx.x) / 32 % 4;
+  bool with_raw;
+  int box_bytes, stage_bytes;
+  unsigned char *matrices, *stages;
+  Small* small;
 
-  if (threadIdx.x == 0) {
+  __device__ Memory(unsigned char* unaligned, const Params<typename F::E>& p)
+      : with_raw(needs_raw(p.args, F::kBoth)), box_bytes(p.boxes.padded_rows * kBoxRowBytes),
+        stage_bytes(stage_bytes_for(p.boxes, with_raw)) {
+    matrices = unaligned + (1024 - shared_address(unaligned) % 1024) % 1024;
+    stages = matrices + p.matrices * kMatrixBytes;
+    small = reinterpret_cast<Small*>(stages + p.stages * stage_bytes);
+  }
+  __device__ unsigned char* matrix(int n) const { return matrices + n * kMatrixBytes; }
+  __device__ unsigned char* x(int stage) const { return stages + stage * stage_bytes; }
+  __device__ unsigned char* raw(int stage) const { return x(stage) + raw_offset(); }
+  __device__ int raw_offset() const { return kTileBoxes * box_bytes; }
+  // Row `row` of the b-th box, 64 columns, of a tile.
+  __device__ unsigned char* box_row(unsigned char* tile, int b, int row) const {
+    return tile + b * box_bytes + row * kBoxRowBytes;
+  }
+
+  // By one thread.
+  __device__ void prepare(const Params<typename F::E>& p) const {
     for (int s = 0; s < p.stages; ++s) {
-      init_barrier(small.full + s, args.coefficient ? 33 : 1);
-      init_barrier(small.empty + s, 1);
+      init_barrier(small->full + s, p.args.coefficient ? 33 : 1);
+      init_barrier(small->empty + s, 1);
     }
     for (int m = 0; m < p.matrices; ++m) {
-      init_barrier(small.matrix_full + m, 1);
-      init_barrier(small.matrix_empty + m, kGroups * 4);
+      init_barrier(small->matrix_full + m, 1);
+      init_barrier(small->matrix_empty + m, kGroups * 4);
     }
     fence_barrier_init();
   }
-  __syncthreads();
+};
 
-  struct Work {
-    int head, block, batch;
-    std::int64_t row;
-  };
-  const auto work = [&](int item) -> Work {
-    const auto [s, head, block] = shape.item(item, args.of_queries);
-    return {head, block, s.batch,
-            args.of_queries ? shape.mixed_row(s, head, block) : shape.entry_row(s, head, shape.initial + block)};
-  };
+// A block of a head: where its tokens and its matrix are.
+struct Item {
+  int head, block, batch;
+  std::int64_t row;
+};
+
+// A warp's 16 rows of a tile.
+struct Rows {
+  int group, warp, lane;
+  int first;  // of the tile; rows past it are computed and dropped
+  __device__ explicit Rows(const Boxes& boxes)
+      : group(static_cast<int>(threadIdx.x) / kWarpgroup), warp(static_cast<int>(threadIdx.x) / 32 % 4),
+        lane(lane_id()), first(min(warp * 16, boxes.padded_rows - 16)) {}
+  __device__ bool kept() const { return first == warp * 16; }
+};
+
+namespace {
+
+template <typename E>
+__device__ Item item_of(const ReadoutArgs<E>& args, int number) {
+  const Shape& shape = args.shape;
+  const auto [s, head, block] = shape.item(number, args.of_queries);
+  return {head, block, s.batch,
+          args.of_queries ? shape.mixed_row(s, head, block) : shape.entry_row(s, head, shape.initial + block)};
+}
+
+// ---- copies
+
+// An item's matrix, and the vector that goes with it, by one thread.
+template <typename F>
+__device__ void fetch_matrix(const Memory<F>& memory, const Params<typename F::E>& p, const Item& item, int number) {
+  const float* const vector = p.args.z != nullptr ? p.args.z : p.args.vector;
+  const int use = number / p.matrices, at = number - use * p.matrices;
+  Barrier* const full = memory.small->matrix_full + at;
+  wait(memory.small->matrix_empty + at, use % 2 ^ 1);
+  const int vector_bytes = vector != nullptr ? F::kKeys * 4 : 0;
+  arrive_expecting(full, memory.kMatrixBytes + vector_bytes);
+#pragma unroll
+  for (int b = 0; b < F::kMatrixBoxes; ++b)
+    load_matrix_box(memory.matrix(at) + b * F::kMatrixBoxBytes, p.W, b * kBoxColumns,
+                    static_cast<int>(item.row) * F::kKeys, full);
+  if (vector != nullptr) load_line(memory.small->vectors[at], vector + item.row * F::kKeys, vector_bytes, full);
+}
+
+// The coefficients of a tile's tokens, by a warp.
+template <typename F>
+__device__ void copy_coefficients(const Memory<F>& memory, const Params<typename F::E>& p, const Item& item,
+                                  const Boxes::Block& block, int tile, int stage) {
+  for (int r = lane_id(); r < p.boxes.padded_rows; r += 32) {
+    const std::int64_t token = p.boxes.token(block, tile, r);
+    copy_number(memory.small->coefficients[stage] + r,
+                &p.args.coefficient.at(item.batch, max(token, std::int64_t{0}), item.head), token >= 0);
+  }
+  arrive_after_copies(memory.small->full + stage);
+}
+
+// The boxes of a tile, by a warp: one copy per lane, 64 columns of x or raw.
+template <typename F>
+__device__ void fetch_tile(const Memory<F>& memory, const Params<typename F::E>& p, const Item& item,
+                           const Boxes::Block& block, int tile, int stage) {
+  const Boxes& boxes = p.boxes;
+  const int lane = lane_id(), stage_boxes = F::kDepthBoxes + (memory.with_raw ? F::kWidthBoxes : 0);
+  Barrier* const full = memory.small->full + stage;
+  if (lane == 0) arrive_expecting(full, stage_boxes * boxes.joined * boxes.rows * kBoxRowBytes);
+  __syncwarp();
+  const int part = lane / stage_boxes, b = lane % stage_boxes;
+  if (part >= boxes.joined) return;
+  const bool of_x = b < F::kDepthBoxes;
+  const int column =
+      of_x ? item.head * F::kDepth + b * kBoxColumns : item.head * F::kWidth + (b - F::kDepthBoxes) * kBoxColumns;
+  const int at = of_x ? b : b - F::kDepthBoxes + memory.kTileBoxes;
+  load_box(memory.box_row(memory.x(stage), at, part * boxes.rows), of_x ? p.x : p.raw,
+           boxes.place(block, tile * boxes.joined + part, column, item.batch), full);
+}
+
+// With one tile per item, four warps take turns at items; else the first fetches all, and two more take turns at the
+// numbers of its tiles. Where a tile goes follows from how many came before it. A warp must not be two rounds of a ring
+// ahead of another, so the places of a ring are a multiple of the warps that take turns at it.
+template <typename F>
+__device__ void fetch(const Memory<F>& memory, const Params<typename F::E>& p) {
+  const Boxes& boxes = p.boxes;
+  const int lane = lane_id(), warp = static_cast<int>(threadIdx.x) / 32 % 4;
+  const bool takes_turns = p.producers > 1, fetches = takes_turns || warp == 0;
+  const bool numbers = p.args.coefficient && (takes_turns || (warp > 0 && warp <= kNumberWarps));
+  if (!fetches && !numbers) return;
+  const int first = static_cast<int>(blockIdx.x), step = static_cast<int>(gridDim.x), initial = takes_turns ? warp : 0;
+  for (int n = first + initial * step, number = initial; n < p.items; n += p.producers * step, number += p.producers) {
+    const Item item = item_of(p.args, n);
+    const Boxes::Block block = boxes.block(item.block);
+    if (fetches && lane == 0) fetch_matrix(memory, p, item, number);
+    __syncwarp();
+    for (int tile = 0; tile < boxes.tiles; ++tile) {
+      const int sequence = number * boxes.tiles + tile, use = sequence / p.stages, stage = sequence - use * p.stages;
+      if (!fetches && sequence % kNumberWarps != warp - 1) continue;
+      wait(memory.small->empty + stage, use % 2 ^ 1);
+      if (numbers) copy_coefficients(memory, p, item, block, tile, stage);
+      if (fetches) fetch_tile(memory, p, item, block, tile, stage);
+    }
+  }
+}
+
+// ---- products
+
+// phi of a warp's rows as fragments, from boxes side by side.
+template <typename E, int kSteps>
+__device__ void load_features(std::uint32_t (&a)[kSteps][4], std::uint32_t tile, int box_bytes, const Rows& rows,
+                              const PairFeature<E>& feature) {
+#pragma unroll
+  for (int k = 0; k < kSteps; ++k) {
+    load_matrices<false>(a[k], box_piece(tile + static_cast<std::uint32_t>(k / 4 * box_bytes),
+                                         rows.first + (rows.lane & 15), k % 4 * 2 + (rows.lane >> 4)));
+    feature.apply(a[k]);
+  }
+}
+
+// acc = a B; offset(k) of step k's part of B from W on.
+template <typename E, bool kRowsContract, int kSteps, typename Offset>
+__device__ void multiply(float (&acc)[32], const std::uint32_t (&a)[kSteps][4], std::uint32_t W, Offset&& offset) {
+  product_fence();
+  pin(acc);
+#pragma unroll
+  for (int k = 0; k < kSteps; ++k)
+    warpgroup_product<E, kRowsContract>(acc, a[k], product_operand(W + static_cast<std::uint32_t>(offset(k)), 16),
+                                        k > 0);
+  product_commit();
+  product_wait<0>();
+  pin(acc);
+}
+
+// factor / (q . z~ scale + eps) for this lane's two rows.
+template <typename F>
+__device__ void divide(float (&factor)[2], const std::uint32_t (&a)[F::kSteps][4],
+                       const typename HalfMath<typename F::E>::B (&z)[F::kSteps], const Shape& shape) {
+  using Math = HalfMath<typename F::E>;
+  float dot[4] = {0, 0, 0, 0};
+#pragma unroll
+  for (int k = 0; k < F::kSteps; ++k) Math::mma(dot, typename Math::A{{a[k][0], a[k][1], a[k][2], a[k][3]}}, z[k]);
+#pragma unroll
+  for (int half = 0; half < 2; ++half)
+    factor[half] /= Math::column_sum(dot, half) * static_cast<float>(shape.scale) + static_cast<float>(shape.eps);
+}
+
+// acc += coefficient vector^T, 64 columns of the vector.
+[[maybe_unused]] __device__ inline void add_rank_one(float (&acc)[32], const float (&coefficient)[2],
+                                                     const float* vector, int column) {
+#pragma unroll
+  for (int j = 0; j < 8; ++j) {
+    const float2 v = *reinterpret_cast<const float2*>(vector + j * 8 + column);
+#pragma unroll
+    for (int e = 0; e < 4; ++e) acc[j * 4 + e] += coefficient[e / 2] * (e % 2 == 0 ? v.x : v.y);
+  }
+}
+
+// Accumulators become zero where relu was. Read like the A of a product: element by element the same places as the
+// accumulators.
+template <typename E>
+__device__ void mask(float (&acc)[32], std::uint32_t raw, const Rows& rows) {
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+    std::uint32_t fragment[4];
+    load_matrices<false>(fragment, box_piece(raw, rows.first + (rows.lane & 15), k * 2 + (rows.lane >> 4)));
+#pragma unroll
+    for (int n = 0; n < 8; ++n)
+      if (!(to_accumulator(reinterpret_cast<const E(&)[2]>(fragment[n / 2])[n % 2]) > 0)) acc[k * 8 + n] = 0;
+  }
+}
+
+// The second result of a tile, into the place of raw.
+template <typename F>
+__device__ void read_out_raw(const Memory<F>& memory, const Params<typename F::E>& p, std::uint32_t (&a)[F::kSteps][4],
+                             std::uint32_t W, std::uint32_t raw, const Rows& rows) {
+  using E = typename F::E;
+  load_features(a, raw, memory.box_bytes, rows, PairFeature<E>(p.second_feature));
+  sync_warpgroup(rows.group);
+#pragma unroll
+  for (int h = 0; h < F::kDepthBoxes; ++h) {
+    float acc[32];
+    multiply<E, true>(acc, a, W, [&](int k) { return F::second_W_offset(h, k); });
+#pragma unroll
+    for (float& value : acc) value *= p.second_factor;
+    if (rows.kept())
+      put_boxes<E>(raw + static_cast<std::uint32_t>(h * memory.box_bytes), p.boxes.padded_rows, rows.first, acc);
+  }
+}
+
+// What has been put into a stage, to device memory; by a warp.
+template <typename F>
+__device__ void store_tile(const Memory<F>& memory, const Params<typename F::E>& p, int number, int tile, int stage) {
+  const Boxes& boxes = p.boxes;
+  const Item item = item_of(p.args, number);
+  const int part = lane_id() / F::kWidthBoxes, b = lane_id() % F::kWidthBoxes, box = tile * boxes.joined + part;
+  if (part < boxes.joined && box < boxes.per_block) {
+    const int column = item.head * F::kWidth + b * kBoxColumns;
+    store_box(p.out, boxes.place(boxes.block(item.block), box, column, item.batch),
+              memory.box_row(memory.x(stage), b, part * boxes.rows));
+    if constexpr (F::kBoth)
+      store_box(p.second, boxes.place(boxes.block(item.block), box, column, item.batch),
+                memory.box_row(memory.raw(stage), b, part * boxes.rows));
+    commit_stores();
+  }
+  wait_stores_read();
+  __syncwarp();
+}
+
+// One tile, from its stage into its stage.
+template <typename F>
+__device__ void read_out_tile(const Memory<F>& memory, const Params<typename F::E>& p, std::uint32_t W,
+                              const float* vector, const typename HalfMath<typename F::E>::B (&z)[F::kSteps],
+                              const PairFeature<typename F::E>& feature, int stage, const Rows& rows) {
+  using E = typename F::E;
+  const ReadoutArgs<E>& args = p.args;
+  const std::uint32_t x = shared_address(memory.x(stage)), raw = x + static_cast<std::uint32_t>(memory.raw_offset());
+  std::uint32_t a[F::kSteps][4];
+  load_features(a, x, memory.box_bytes, rows, feature);
+  float factor[2] = {static_cast<float>(args.factor), static_cast<float>(args.factor)};
+  if (!F::kTransposed && args.z != nullptr) divide<F>(factor, a, z, args.shape);
+  float coefficient[2] = {static_cast<float>(args.rank_one_factor), static_cast<float>(args.rank_one_factor)};
+  if (args.coefficient) {
+    coefficient[0] *= memory.small->coefficients[stage][rows.first + (rows.lane >> 2)];
+    coefficient[1] *= memory.small->coefficients[stage][rows.first + (rows.lane >> 2) + 8];
+  }
+  sync_warpgroup(rows.group);  // x is in registers, its place is free
+
+#pragma unroll
+  for (int h = 0; h < F::kWidthBoxes; ++h) {
+    float acc[32];
+    multiply<E, !F::kTransposed>(acc, a, W, [&](int k) { return F::W_offset(h, k); });
+#pragma unroll
+    for (int n = 0; n < 32; ++n) acc[n] *= factor[n % 4 / 2];
+    if (args.vector != nullptr) add_rank_one(acc, coefficient, vector + h * kBoxColumns, (rows.lane & 3) * 2);
+    if (args.raw_feature.map == FeatureMap::relu && memory.with_raw)
+      mask<E>(acc, raw + static_cast<std::uint32_t>(h * memory.box_bytes), rows);
+    if (rows.kept())
+      put_boxes<E>(x + static_cast<std::uint32_t>(h * memory.box_bytes), p.boxes.padded_rows, rows.first, acc);
+  }
+  if constexpr (F::kBoth) read_out_raw(memory, p, a, W, raw, rows);
+  fence_shared_writes();
+  sync_warpgroup(rows.group);
+}
+
+template <typename F>
+__device__ void read_out(const Memory<F>& memory, const Params<typename F::E>& p) {
+  using Math = HalfMath<typename F::E>;
+  const PairFeature<typename F::E> feature(p.args.x_feature);
+  const Rows rows(p.boxes);
   const int first = static_cast<int>(blockIdx.x), step = static_cast<int>(gridDim.x);
   Turn turn, matrix;
-
-  if (group == kGroups) {
-    give_registers<32>();
-    // With one tile per item, four warps take turns at items; else the first fetches all, and two more take turns at
-    // the numbers of its tiles. Where a tile goes follows from how many came before it. A warp must not be two rounds
-    // of a ring ahead of another, so the places of a ring are a multiple of the warps that take turns at it.
-    const bool takes_turns = p.producers > 1, fetches = takes_turns || warp == 0;
-    const bool numbers = args.coefficient && (takes_turns || (warp > 0 && warp <= kNumberWarps));
-    if (!fetches && !numbers) return;
-    const int initial = takes_turns ? warp : 0;
-    for (int item = first + initial * step, number = initial; item < p.items;
-         item += p.producers * step, number += p.producers) {
-      const Work w = work(item);
-      const Boxes::Block block = boxes.block(w.block);
-      const int matrix_use = number / p.matrices, matrix_at = number - matrix_use * p.matrices;
-      if (fetches && lane == 0) {
-        Barrier* const barrier = small.matrix_full + matrix_at;
-        wait(small.matrix_empty + matrix_at, matrix_use % 2 ^ 1);
-        const int vector_bytes = block_vector != nullptr ? kKeys * 4 : 0;
-        arrive_expecting(barrier, Sizes::kMatrixBytes + vector_bytes);
+  int next = rows.group;  // tiles until the next one of this group
+  for (int number = first; number < p.items; number += step, matrix.next(p.matrices)) {
+    wait(memory.small->matrix_full + matrix.at, matrix.parity);
+    const float* const vector = memory.small->vectors[matrix.at];
+    const std::uint32_t W = shared_address(memory.matrix(matrix.at));
+    typename Math::B z[F::kSteps];
+    if (!F::kTransposed && p.args.z != nullptr && next < p.boxes.tiles) {
 #pragma unroll
-        for (int b = 0; b < kMatrixBoxes; ++b)
-          load_matrix_box(shared + matrix_at * Sizes::kMatrixBytes + b * kKeys * kBoxRowBytes, p.W, b * kBoxColumns,
-                          static_cast<int>(w.row) * kKeys, barrier);
-        if (block_vector != nullptr)
-          load_line(small.vectors[matrix_at], block_vector + w.row * kKeys, vector_bytes, barrier);
-      }
-      __syncwarp();
-      for (int tile = 0; tile < boxes.tiles; ++tile) {
-        const int sequence = number * boxes.tiles + tile, use = sequence / p.stages, stage = sequence - use * p.stages;
-        if (!fetches && sequence % kNumberWarps != warp - 1) continue;
-        Barrier* const barrier = small.full + stage;
-        wait(small.empty + stage, use % 2 ^ 1);
-        if (numbers) {
-          for (int r = lane; r < boxes.padded_rows; r += 32) {
-            const std::int64_t token = boxes.token(block, tile, r);
-            copy_number(small.coefficients[stage] + r,
-                        &args.coefficient.at(w.batch, max(token, std::int64_t{0}), w.head), token >= 0);
-          }
-          arrive_after_copies(barrier);
-        }
-        if (!fetches) continue;
-        if (lane == 0) arrive_expecting(barrier, stage_boxes * boxes.joined * boxes.rows * kBoxRowBytes);
-        __syncwarp();
-        // One copy per lane: box `part`, 64 columns of x or raw.
-        const int part = lane / stage_boxes, b = lane % stage_boxes;
-        if (part < boxes.joined) {
-          const bool of_x = b < kDepthBoxes;
-          const int column =
-              of_x ? w.head * kDepth + b * kBoxColumns : w.head * kWidth + (b - kDepthBoxes) * kBoxColumns;
-          const int at = of_x ? b : b - kDepthBoxes + Sizes::kTileBoxes;
-          load_box(stages + stage * stage_bytes + at * box_bytes + part * boxes.rows * kBoxRowBytes, of_x ? p.x : p.raw,
-                   boxes.place(block, tile * boxes.joined + part, column, w.batch), barrier);
-        }
-      }
+      for (int k = 0; k < F::kSteps; ++k) z[k] = Math::column([&](int j) { return vector[k * 16 + j]; });
     }
-    return;
+    for (int tile = 0; tile < p.boxes.tiles; ++tile, turn.next(p.stages)) {
+      if (next-- > 0) continue;
+      next = kGroups - 1;
+      wait_in_turn(memory.small->full + turn.at, memory.small->empty + turn.at, turn.parity);
+      read_out_tile(memory, p, W, vector, z, feature, turn.at, rows);
+      if (rows.warp != 0) continue;
+      store_tile(memory, p, number, tile, turn.at);
+      if (rows.lane == 0) arrive(memory.small->empty + turn.at);
+    }
+    __syncwarp();
+    if (rows.lane == 0) arrive(memory.small->matrix_empty + matrix.at);
+  }
+}
+
+template <typename F>
+__global__ __launch_bounds__(kThreads, 1) void readout_kernel(const __grid_constant__ Params<typename F::E> p) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  extern __shared__ unsigned char unaligned[];
+  const Memory<F> memory(unaligned, p);
+  if (threadIdx.x == 0) memory.prepare(p);
+  __syncthreads();
+  if (static_cast<int>(threadIdx.x) / kWarpgroup == kGroups) {
+    give_registers<32>();
+    fetch(memory, p);
   } else {
     take_registers<112>();
-    const PairFeature<E> feature(args.x_feature);
-    const int row = min(warp * 16, boxes.padded_rows - 16);  // rows past the tile are computed and dropped
-    const int column = (lane & 3) * 2;
-    int next = group;  // tiles until the next one of this group
-    for (int item = first; item < p.items; item += step, matrix.next(p.matrices)) {
-      wait(small.matrix_full + matrix.at, matrix.parity);
-      const float* const vector = small.vectors[matrix.at];
-      const std::uint32_t W = shared_address(shared) + static_cast<std::uint32_t>(matrix.at * Sizes::kMatrixBytes);
-      typename Math::B z[kDepth / 16];
-      if (!kTransposed && args.z != nullptr && next < boxes.tiles) {
-#pragma unroll
-        for (int k = 0; k < kDepth / 16; ++k) z[k] = Math::column([&](int j) { return vector[k * 16 + j]; });
-      }
-      for (int tile = 0; tile < boxes.tiles; ++tile, turn.next(p.stages)) {
-        if (next-- > 0) continue;
-        next = kGroups - 1;
-        wait_in_turn(small.full + turn.at, small.empty + turn.at, turn.parity);
-        const std::uint32_t x = shared_address(stages) + static_cast<std::uint32_t>(turn.at * stage_bytes);
-        const std::uint32_t raw = x + static_cast<std::uint32_t>(Sizes::kTileBoxes * box_bytes);
-        std::uint32_t a[kDepth / 16][4];
-#pragma unroll
-        for (int k = 0; k < kDepth / 16; ++k) {
-          load_matrices<false>(a[k], box_piece(x + static_cast<std::uint32_t>(k / 4 * box_bytes), row + (lane & 15),
-                                               k % 4 * 2 + (lane >> 4)));
-          feature.apply(a[k]);
-        }
-        float factor[2] = {static_cast<float>(args.factor), static_cast<float>(args.factor)};
-        if (!kTransposed && args.z != nullptr) {
-          float dot[4] = {0, 0, 0, 0};
-#pragma unroll
-          for (int k = 0; k < kDepth / 16; ++k)
-            Math::mma(dot, typename Math::A{{a[k][0], a[k][1], a[k][2], a[k][3]}}, z[k]);
-#pragma unroll
-          for (int half = 0; half < 2; ++half)
-            factor[half] /=
-                Math::column_sum(dot, half) * static_cast<float>(shape.scale) + static_cast<float>(shape.eps);
-        }
-        float coefficient[2] = {static_cast<float>(args.rank_one_factor), static_cast<float>(args.rank_one_factor)};
-        if (args.coefficient) {
-          coefficient[0] *= small.coefficients[turn.at][row + (lane >> 2)];
-          coefficient[1] *= small.coefficients[turn.at][row + (lane >> 2) + 8];
-        }
-        sync_warpgroup(group);  // x is in registers, its place is free
-
-#pragma unroll
-        for (int h = 0; h < kWidthBoxes; ++h) {
-          float acc[32];
-          product_fence();
-          pin(acc);
-#pragma unroll
-          for (int k = 0; k < kDepth / 16; ++k) {
-            const int at = kTransposed ? k / 4 * kKeys * kBoxRowBytes + h * kBoxColumns * kBoxRowBytes + k % 4 * 32
-                                       : h * kKeys * kBoxRowBytes + k * 16 * kBoxRowBytes;
-            warpgroup_product<E, !kTransposed>(acc, a[k], product_operand(W + static_cast<std::uint32_t>(at), 16),
-                                               k > 0);
-          }
-          product_commit();
-          product_wait<0>();
-          pin(acc);
-#pragma unroll
-          for (int j = 0; j < 8; ++j)
-#pragma unroll
-            for (int e = 0; e < 4; ++e) acc[j * 4 + e] *= factor[e / 2];
-          if (args.vector != nullptr) {
-#pragma unroll
-            for (int j = 0; j < 8; ++j) {
-              const float2 v = *reinterpret_cast<const float2*>(vector + h * kBoxColumns + j * 8 + column);
-#pragma unroll
-              for (int e = 0; e < 4; ++e) acc[j * 4 + e] += coefficient[e / 2] * (e % 2 == 0 ? v.x : v.y);
-            }
-          }
-          if (args.raw_feature.map == FeatureMap::relu && with_raw) {
-            // Read like the A of a product: element by element the same places as the accumulators.
-#pragma unroll
-            for (int k = 0; k < 4; ++k) {
-              std::uint32_t fragment[4];
-              load_matrices<false>(fragment, box_piece(raw + static_cast<std::uint32_t>(h * box_bytes),
-                                                       row + (lane & 15), k * 2 + (lane >> 4)));
-#pragma unroll
-              for (int n = 0; n < 8; ++n)
-                if (!(to_accumulator(reinterpret_cast<const E(&)[2]>(fragment[n / 2])[n % 2]) > 0)) acc[k * 8 + n] = 0;
-            }
-          }
-          if (row == warp * 16)
-            put_boxes<E>(x + static_cast<std::uint32_t>(h * box_bytes), boxes.padded_rows, row, acc);
-        }
-        if constexpr (kBoth) {
-          const PairFeature<E> second_feature(p.second_feature);
-#pragma unroll
-          for (int k = 0; k < kWidth / 16; ++k) {
-            load_matrices<false>(a[k], box_piece(raw + static_cast<std::uint32_t>(k / 4 * box_bytes), row + (lane & 15),
-                                                 k % 4 * 2 + (lane >> 4)));
-            second_feature.apply(a[k]);
-          }
-          sync_warpgroup(group);
-#pragma unroll
-          for (int h = 0; h < kDepthBoxes; ++h) {
-            float acc[32];
-            product_fence();
-            pin(acc);
-#pragma unroll
-            for (int k = 0; k < kWidth / 16; ++k)
-              warpgroup_product<E, true>(
-                  acc, a[k], product_operand(W + static_cast<std::uint32_t>((h * kKeys + k * 16) * kBoxRowBytes), 16),
-                  k > 0);
-            product_commit();
-            product_wait<0>();
-            pin(acc);
-#pragma unroll
-            for (float& value : acc) value *= p.second_factor;
-            if (row == warp * 16)
-              put_boxes<E>(raw + static_cast<std::uint32_t>(h * box_bytes), boxes.padded_rows, row, acc);
-          }
-        }
-        fence_shared_writes();
-        sync_warpgroup(group);
-        if (warp == 0) {
-          const Work w = work(item);
-          const int part = lane / kWidthBoxes, b = lane % kWidthBoxes, box = tile * boxes.joined + part;
-          if (part < boxes.joined && box < boxes.per_block) {
-            store_box(p.out, boxes.place(boxes.block(w.block), box, w.head * kWidth + b * kBoxColumns, w.batch),
-                      stages + turn.at * stage_bytes + b * box_bytes + part * boxes.rows * kBoxRowBytes);
-            if constexpr (kBoth)
-              store_box(p.second, boxes.place(boxes.block(w.block), box, w.head * kWidth + b * kBoxColumns, w.batch),
-                        stages + turn.at * stage_bytes + (Sizes::kTileBoxes + b) * box_bytes +
-                            part * boxes.rows * kBoxRowBytes);
-            commit_stores();
-          }
-          wait_stores_read();
-          __syncwarp();
-          if (lane == 0) arrive(small.empty + turn.at);
-        }
-      }
-      __syncwarp();
-      if (lane == 0) arrive(small.matrix_empty + matrix.at);
-    }
+    read_out(memory, p);
   }
 #endif
 }
 
 template <typename E, int kDepth, int kWidth, bool kTransposed, bool kBoth = false>
 void launch_readout(Params<E>& p, cudaStream_t stream) {
-  using Sizes = Layout<kDepth, kWidth>;
+  using F = Form<E, kDepth, kWidth, kTransposed, kBoth>;
+  using Sizes = Memory<F>;
   const ReadoutArgs<E>& args = p.args;
   const Shape& shape = args.shape;
   const int heads = args.of_queries ? shape.heads : shape.kv_heads;
@@ -305,7 +402,7 @@ void launch_readout(Params<E>& p, cudaStream_t stream) {
   p.raw = with_raw ? token_map(args.raw, heads, shape.sequences, p.boxes) : p.x;
   p.W = matrix_map(args.W, rows * shape.key_dim, shape.value_dim, shape.key_dim);
   p.items = shape.total_blocks * heads;
-  const int stage = Sizes::stage_bytes(p.boxes, with_raw);
+  const int stage = Sizes::stage_bytes_for(p.boxes, with_raw);
   p.matrices = stages_that_fit(1, Sizes::kFixedBytes + (kGroups + 1) * stage, Sizes::kMatrixBytes,
                                p.boxes.tiles < kGroups ? kMostMatrices : 2);
   p.stages = stages_that_fit(1, Sizes::kFixedBytes + p.matrices * Sizes::kMatrixBytes, stage, kMostStages);
@@ -316,8 +413,7 @@ void launch_readout(Params<E>& p, cudaStream_t stream) {
   } else if (args.coefficient) {
     p.stages -= p.stages % kNumberWarps;
   }
-  launch("readout", readout_kernel<E, kDepth, kWidth, kTransposed, kBoth>,
-         dim3(static_cast<unsigned>(std::min(p.items, multiprocessors()))), kThreads,
+  launch("readout", readout_kernel<F>, dim3(static_cast<unsigned>(std::min(p.items, multiprocessors()))), kThreads,
          static_cast<std::size_t>(p.matrices * Sizes::kMatrixBytes + p.stages * stage + Sizes::kFixedBytes), stream, p);
 }
 
@@ -336,9 +432,11 @@ bool suits(const ReadoutArgs<E>& args, Boxes& boxes) {
 }
 
 }  // namespace
+}  // namespace readout
 
 template <typename E>
 bool read_out(const ReadoutArgs<E>& args, cudaStream_t stream) {
+  using namespace readout;
   Params<E> p{};
   p.args = args;
   if (!suits(args, p.boxes)) return false;
@@ -358,6 +456,7 @@ bool read_out(const ReadoutArgs<E>& args, cudaStream_t stream) {
 
 template <typename E>
 bool read_out_keys(const ReadoutArgs<E>& d_k, const ReadoutArgs<E>& d_v, cudaStream_t stream) {
+  using namespace readout;
   Params<E> p{};
   p.args = d_k;
   const Shape& shape = d_k.shape;

@@ -350,17 +350,9 @@ __global__ __launch_bounds__(kThreads, 1) void backward_kernel(const __grid_cons
   const int group = warpgroup_id(), warp = static_cast<int>(threadIdx.x) / 32;
   E* const scratch = p.args.scratch + static_cast<std::int64_t>(blockIdx.x) * kBlocks * kSlotElements;
   for (int unit = first; unit < p.units.count; unit += step) {
-    load_weights(memory, shape, p.units.number(unit), blocks);
-    for_own_blocks(n, group, blocks, tiles, 2, [&](int e, unsigned at, unsigned next) {
-      summarize<E>(memory, e, at, next, tiles, warp % 4, p.units.paired, static_cast<float>(p.args.store_factor),
-                   feature);
+    summarize_and_mix<E>(memory, p, unit, n, group, warp, feature, blocks, tiles, normalize, [&](int e) {
       if (p.args.pairs != nullptr) keep_slot(memory, scratch, e, warp % 4);
     });
-    sync_threads(kConsumers);
-    mix_slots<E, false>(memory, blocks, warp);
-    if (normalize) mix_vectors<false>(*memory.small, memory.small->z, memory.small->mixed_z);
-    fence_shared_writes();
-    sync_threads(kConsumers);
     for_own_blocks(n, group, blocks, tiles, normalize ? 3 : 2, [&](int i, unsigned at, unsigned next) {
       differentiate_queries<E>(memory, p, unit, i, at, next, group, warp % 4);
     });

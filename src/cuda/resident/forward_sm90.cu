@@ -108,16 +108,7 @@ __global__ __launch_bounds__(kThreads, 1) void forward_kernel(const __grid_const
   const PairFeature<E> feature(shape.feature);
   const int group = warpgroup_id(), warp = static_cast<int>(threadIdx.x) / 32;
   for (int unit = first; unit < p.units.count; unit += step) {
-    load_weights(memory, shape, p.units.number(unit), blocks);
-    for_own_blocks(n, group, blocks, tiles, 2, [&](int e, unsigned at, unsigned next) {
-      summarize<E>(memory, e, at, next, tiles, warp % 4, p.units.paired, static_cast<float>(p.args.store_factor),
-                   feature);
-    });
-    sync_threads(kConsumers);
-    mix_slots<E, false>(memory, blocks, warp);
-    if (p.args.normalize) mix_vectors<false>(*memory.small, memory.small->z, memory.small->mixed_z);
-    fence_shared_writes();
-    sync_threads(kConsumers);
+    summarize_and_mix<E>(memory, p, unit, n, group, warp, feature, blocks, tiles, p.args.normalize, [](int) {});
     for_own_blocks(n, group, blocks, tiles, 1, [&](int i, unsigned at, unsigned next) {
       read_out<E>(memory, p, unit, i, at, next, group, warp % 4);
     });

@@ -241,6 +241,24 @@ __device__ void for_own_blocks(unsigned& first, int group, int blocks, int tiles
   first += static_cast<unsigned>(blocks * tiles * tensors);
 }
 
+// A unit's summaries and their mixtures, S~_i in slot i, from tiles n, n + 1, ... of k and v; `p` are the parameters of
+// either pass. keep(e) by the warpgroup that has just put S_e into its slot. All consumers see the mixtures afterwards.
+template <typename E, typename Params, typename Keep>
+__device__ void summarize_and_mix(const Memory& memory, const Params& p, int unit, unsigned& n, int group, int warp,
+                                  const PairFeature<E>& feature, int blocks, int tiles, bool normalize, Keep&& keep) {
+  load_weights(memory, p.args.shape, p.units.number(unit), blocks);
+  for_own_blocks(n, group, blocks, tiles, 2, [&](int e, unsigned at, unsigned next) {
+    summarize<E>(memory, e, at, next, tiles, warp % 4, p.units.paired, static_cast<float>(p.args.store_factor),
+                 feature);
+    keep(e);
+  });
+  sync_threads(kConsumers);
+  mix_slots<E, false>(memory, blocks, warp);
+  if (normalize) mix_vectors<false>(*memory.small, memory.small->z, memory.small->mixed_z);
+  fence_shared_writes();
+  sync_threads(kConsumers);
+}
+
 // Where the last blocks leave warpgroups without one, these wait, so as not to be a round of the ring ahead.
 __device__ inline void end_unit(int blocks) {
   if (blocks % kGroups != 0) sync_threads(kConsumers);
