@@ -3,7 +3,6 @@
 #pragma once
 
 #include "cuda/readout/readout.hpp"
-#include "cuda/readout/readout_sm90.hpp"
 #include "cuda/support/launch.hpp"
 #include "cuda/support/tiles.cuh"
 
@@ -362,8 +361,6 @@ __global__ __launch_bounds__(
 
 template <typename Math, bool kPairs>
 void launch_readout(const ReadoutArgs<typename Math::Element>& args, cudaStream_t stream) {
-  if constexpr (sizeof(typename Math::Element) == 2)
-    if (kPairs ? hopper::read_out_causal(args, stream) : hopper::read_out(args, stream)) return;
   const Shape& shape = args.shape;
   const int depth = args.transposed ? shape.value_pad : shape.key_pad;
   const int heads = args.of_queries ? shape.heads : shape.kv_heads;

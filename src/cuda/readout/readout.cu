@@ -1,4 +1,5 @@
-// Which kernels make a readout. launch_readout() takes the sm_90a kernel of a single result where the call suits it.
+// Which kernel makes a readout: the sm_90a ones for elements of two bytes where the call suits them, else the portable
+// one.
 #include "cuda/readout/readout_sm90.hpp"
 #include "cuda/support/math.cuh"
 
@@ -6,6 +7,8 @@ namespace mhla::cuda {
 
 template <typename Math>
 void read_out(const ReadoutArgs<typename Math::Element>& args, cudaStream_t stream) {
+  if constexpr (sizeof(typename Math::Element) == 2)
+    if (args.y ? hopper::read_out_causal(args, stream) : hopper::read_out(args, stream)) return;
   args.y ? launch_readout<Math, true>(args, stream) : launch_readout<Math, false>(args, stream);
 }
 

@@ -53,7 +53,7 @@ struct ReadoutArgs {
   int diagonal_stride = 0;  // from row to row
 };
 
-// Compiled apart, with and without pairs, for every arithmetic: readout_*.cu and pairs_*.cu.
+// The portable kernel. Compiled apart, with and without pairs, for every arithmetic: readout_*.cu and pairs_*.cu.
 template <typename Math, bool kPairs>
 void launch_readout(const ReadoutArgs<typename Math::Element>& args, cudaStream_t stream);
 
