@@ -189,20 +189,6 @@ void open_device(const at::Tensor& mixing, at::TensorList memory, std::int64_t h
 void open_meta(const at::Tensor& /*mixing*/, at::TensorList /*memory*/, std::int64_t /*heads*/,
                std::int64_t /*max_tokens*/, std::string_view /*normalizer*/, std::string_view /*beyond*/) {}
 
-// Tensors kept and folded under a policy: blocks with a slot of their own, and whether older ones are known by their
-// sum.
-std::tuple<std::int64_t, bool> slots_of(std::int64_t trained, std::int64_t block_size, std::int64_t max_tokens,
-                                        std::string_view beyond) {
-  DecodeConfig config;
-  config.block_size = block_size;
-  config.mixing_blocks = trained;
-  config.max_tokens = max_tokens;
-  config.beyond = parse_beyond_trained(beyond);
-  config.key_dim = config.value_dim = 1;
-  validate(config);
-  return {config.slots(), config.folds()};
-}
-
 TORCH_LIBRARY_FRAGMENT(mhla, library) {
   library.def(
       "decode_step(Tensor q, Tensor k, Tensor v, Tensor mixing, Tensor(a!)[] memory, int max_tokens=0, str "
@@ -213,7 +199,6 @@ TORCH_LIBRARY_FRAGMENT(mhla, library) {
       "decode_open(Tensor mixing, Tensor(a!)[] memory, int heads, int max_tokens=0, str normalizer=\"paper\", str "
       "beyond=\"error\") -> ()",
       {at::Tag::pt2_compliant_tag});
-  library.def("decode_slots(int trained, int block_size, int max_tokens, str beyond) -> (int, bool)", &slots_of);
 }
 
 TORCH_LIBRARY_IMPL(mhla, CPU, library) {

@@ -11,16 +11,7 @@ namespace mhla {
 namespace {
 
 using dispatch::check_token_tensor;
-
-// Methods of custom classes turn unknown exceptions into Python's RuntimeError; this one becomes a ValueError.
-template <typename Body>
-auto with_value_errors(Body&& body) {
-  try {
-    return body();
-  } catch (const Error& error) {
-    C10_THROW_ERROR(ValueError, error.what());
-  }
-}
+using dispatch::with_value_errors;
 
 class StateHolder : public torch::CustomClassHolder {
  public:

@@ -28,6 +28,16 @@ ConstTensor const_view(const at::Tensor& tensor);
 ConstTensor const_view(const OptionalTensor& tensor);
 Tensor mutable_view(const at::Tensor& tensor);
 
+// Methods of custom classes turn unknown exceptions into Python's RuntimeError; this one becomes a ValueError.
+template <typename Body>
+auto with_value_errors(Body&& body) {
+  try {
+    return body();
+  } catch (const Error& error) {
+    C10_THROW_ERROR(ValueError, error.what());
+  }
+}
+
 // Threads of torch (torch.set_num_threads).
 Parallel torch_parallel();
 

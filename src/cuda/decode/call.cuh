@@ -54,7 +54,7 @@ struct Call {
   int queries, mixed_in_group;  // query heads that share a P; P's that share S
   Divider by_kv_heads, by_splits, by_queries, by_block_size;
   bool mixing_per_head;
-  DecodePolicy policy;
+  KeptBlocks policy;
   Feature feature;
   bool is_floor;  // phi(x) = max(x, floor)
   T floor, scale, eps;
@@ -127,7 +127,7 @@ __device__ std::int64_t block_of(const Call<E, A>& c, std::int64_t token) {
 }
 
 // The part of a step that falls into one block: tokens [first, first + count) of the step are rows [filled, filled +
-// count) of the block; see piece_of().
+// count) of the block.
 struct Piece {
   int filled = 0, first = 0, count = 0;
 
