@@ -63,7 +63,9 @@ TEST(KeptBlocks, MatrixOfACallHasTheRowsOfTheExtendedOne) {
         ASSERT_EQ(static_cast<std::int64_t>(part.size()), n * n);
         for (std::int64_t i = block; i < block + kOwn; ++i) {
           const double* row = part.data() + (kept.history(block) + i - block) * n;
-          if (first > 0) EXPECT_EQ(*row++, whole[static_cast<std::size_t>(i * (block + kOwn))]);
+          if (first > 0) {
+            EXPECT_EQ(*row++, whole[static_cast<std::size_t>(i * (block + kOwn))]);
+          }
           for (std::int64_t b = first; b <= i; ++b)
             EXPECT_EQ(*row++, whole[static_cast<std::size_t>(i * (block + kOwn) + b)]) << i << ", " << b;
         }
