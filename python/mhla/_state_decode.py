@@ -3,15 +3,34 @@
 from __future__ import annotations
 
 import io
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from mhla import _library  # noqa: F401  registers torch.ops.mhla
 from mhla._attention import Summaries, attention
-from mhla._mixing import extend_causal_mixing
 
 _LEAST_PIECE = 64  # blocks of a prefill that are handed to the operator at once, at least
+
+
+class Memory(NamedTuple):
+    """The tensors of ``mhla::DecodeMemory`` in their order; those a state does not have are empty, ``[0]``.
+
+    T is the accumulation type, A that of stored summaries, E the element type.
+    """
+
+    S: Tensor  # A [batch, kv_heads, slots, Dk, Dv]: block b in slot b % slots
+    z: Tensor  # T [batch, kv_heads, slots, Dk]
+    P: Tensor  # A [batch, mixed_heads, Dk, Dv], of the open block
+    P_z: Tensor  # T [batch, mixed_heads, Dk]
+    diagonal: Tensor  # T [batch, mixed_heads]: m[i, i] of the open block
+    folded_S: Tensor  # T [batch, kv_heads, Dk, Dv]: sum of older blocks
+    folded_z: Tensor  # T [batch, kv_heads, Dk]
+    k: Tensor  # E [batch, kv_heads, block_size, Dk]: rows of the open block
+    v: Tensor  # E [batch, kv_heads, block_size, Dv]
+    tokens: Tensor  # int64 [batch]: tokens seen
+    arrivals: Tensor  # int32 [batch, kv_heads + 1]
 
 
 class DecodeState:
@@ -40,44 +59,50 @@ class DecodeState:
         if mixing.ndim not in (2, 3) or mixing.shape[-1] != mixing.shape[-2]:
             raise ValueError(f"mixing has shape {list(mixing.shape)}; it must be [M, M] or [H, M, M]")
         accumulated = torch.float64 if dtype == torch.float64 else torch.float32
-        summary_dtype = summary_dtype or accumulated
-        self._settings = {
+        settings = {
             "feature_map": feature_map,
             "normalizer": normalizer,
             "scale": scale,
             "eps": eps,
             "feature_eps": feature_eps,
         }
-        self._heads, self._block_size, self._beyond = heads, block_size, beyond
-        self._max_tokens = 0 if max_tokens is None else max_tokens
-        self._mixing = mixing.detach().to(accumulated, copy=True).contiguous()
-        self._slots, self._folds = torch.ops.mhla.decode_slots(mixing.shape[-1], block_size, self._max_tokens, beyond)
+        copied = mixing.detach().to(accumulated, copy=True).contiguous()
+        self._configure(copied, settings, heads, block_size, beyond, 0 if max_tokens is None else max_tokens)
         mixed = heads if mixing.ndim == 3 else kv_heads
-        normalized = normalizer != "none"
+        slots, folds, normalized = self._kept.slots(), self._kept.folds(), normalizer != "none"
 
         def zeros(*shape: int, dtype: torch.dtype = accumulated, given: bool = True) -> Tensor:
             return torch.zeros(shape if given else 0, dtype=dtype, device=mixing.device)
 
-        self._memory = [
-            zeros(batch, kv_heads, self._slots, key_dim, value_dim, dtype=summary_dtype),
-            zeros(batch, kv_heads, self._slots, key_dim, given=normalized),
-            zeros(batch, mixed, key_dim, value_dim, dtype=summary_dtype),
-            zeros(batch, mixed, key_dim, given=normalized),
-            zeros(batch, mixed),
-            zeros(batch, kv_heads, key_dim, value_dim, given=self._folds),
-            zeros(batch, kv_heads, key_dim, given=self._folds and normalized),
-            zeros(batch, kv_heads, block_size, key_dim, dtype=dtype),
-            zeros(batch, kv_heads, block_size, value_dim, dtype=dtype),
-            zeros(batch, dtype=torch.int64),
-            zeros(batch, kv_heads + 1, dtype=torch.int32),
-        ]
+        self._memory = Memory(
+            S=zeros(batch, kv_heads, slots, key_dim, value_dim, dtype=summary_dtype or accumulated),
+            z=zeros(batch, kv_heads, slots, key_dim, given=normalized),
+            P=zeros(batch, mixed, key_dim, value_dim, dtype=summary_dtype or accumulated),
+            P_z=zeros(batch, mixed, key_dim, given=normalized),
+            diagonal=zeros(batch, mixed),
+            folded_S=zeros(batch, kv_heads, key_dim, value_dim, given=folds),
+            folded_z=zeros(batch, kv_heads, key_dim, given=folds and normalized),
+            k=zeros(batch, kv_heads, block_size, key_dim, dtype=dtype),
+            v=zeros(batch, kv_heads, block_size, value_dim, dtype=dtype),
+            tokens=zeros(batch, dtype=torch.int64),
+            arrivals=zeros(batch, kv_heads + 1, dtype=torch.int32),
+        )
         self._counted = 0  # tokens as far as the host knows: replayed graphs are not counted
         self._open()
+
+    def _configure(
+        self, mixing: Tensor, settings: dict, heads: int, block_size: int, beyond: str, max_tokens: int
+    ) -> None:
+        self._mixing, self._settings, self._heads = mixing, settings, heads
+        self._block_size, self._beyond, self._max_tokens = block_size, beyond, max_tokens
+        self._kept = torch.classes.mhla.KeptBlocks(mixing.shape[-1], block_size, max_tokens, beyond)
+        self._most_tokens = self._kept.most_tokens()  # 0: any number
+        self._mixing_on_host = mixing.cpu()
 
     @property
     def positions(self) -> Tensor:
         """Tokens consumed by each batch row, int64, in the state's own memory."""
-        return self._memory[9]
+        return self._memory.tokens
 
     @property
     def tokens(self) -> int:
@@ -112,14 +137,13 @@ class DecodeState:
             self._counted = self._common_position()
         tokens = q.shape[1]
         self._check_room(self._counted, tokens)
-        self._check(q, "q", tokens, self._heads, self._memory[7].shape[3])
-        for name, x, rows in (("k", k, self._memory[7]), ("v", v, self._memory[8])):
+        self._check(q, "q", tokens, self._heads, self._memory.k.shape[3])
+        for name, x, rows in (("k", k, self._memory.k), ("v", v, self._memory.v)):
             self._check(x, name, tokens, rows.shape[1], rows.shape[3])
         begin = min(tokens, -self._counted % self._block_size)  # to the end of the open block
         outputs = [self.step(q[:, :begin], k[:, :begin], v[:, :begin])] if begin else []
         while begin < tokens:
-            first = self._first(self._counted // self._block_size)
-            history = self._counted // self._block_size - first + 1
+            history = self._kept.history(self._counted // self._block_size)
             end = min(tokens, begin + max(_LEAST_PIECE, self._mixing.shape[-1], history) * self._block_size)
             outputs.append(self._prefill_piece(q[:, begin:end], k[:, begin:end], v[:, begin:end]))
             begin = end
@@ -127,85 +151,65 @@ class DecodeState:
 
     def _prefill_piece(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Tokens from the beginning of a block on, by the operator: earlier blocks are its initial state."""
-        S, z, _, _, _, folded_S, folded_z, k_rows, v_rows, positions, _ = self._memory
-        block, first = self._counted // self._block_size, self._first(self._counted // self._block_size)
-        is_folded = self._folds and block >= self._mixing.shape[-1]
-        kept = torch.arange(first, block, device=q.device)
+        memory, kept, slots = self._memory, self._kept, self._kept.slots()
+        block = self._counted // self._block_size
+        first, history = kept.first(block), kept.history(block)
+        folded = history - (block - first)  # 1: the blocks before `first`, as one
+        own = torch.arange(first, block, device=q.device) % slots
 
-        def history(summaries: Tensor, folded: Tensor) -> Tensor:
-            parts = [folded[:, :, None]] if is_folded else []
-            return torch.cat([*parts, summaries[:, :, kept % self._slots].to(self._mixing.dtype)], 2)
+        def initial(summaries: Tensor, sum_of_older: Tensor) -> Tensor:
+            parts = [sum_of_older[:, :, None]] if folded else []
+            return torch.cat([*parts, summaries[:, :, own].to(self._mixing.dtype)], 2)
 
-        count = int(is_folded) + block - first
-        own = -(-q.shape[1] // self._block_size)
-        columns = torch.cat([kept.new_zeros(int(is_folded)), torch.arange(first, block + own, device=q.device)])
-        mixing = self._mixing.new_zeros(*self._mixing.shape[:-2], count + own, count + own)
-        mixing[..., count:, :] = self._weights(block, block + own, columns)
-        normalized = z.numel() > 0
-        state = Summaries(history(S, folded_S), history(z, folded_z) if normalized else None) if count else None
+        normalized = memory.z.numel() > 0
+        state = None
+        if history:
+            state = Summaries(
+                initial(memory.S, memory.folded_S), initial(memory.z, memory.folded_z) if normalized else None
+            )
         o, final = attention(
             q,
             k,
             v,
-            mixing,
+            self._mixing_from(block, -(-q.shape[1] // self._block_size)),
             partition=self._block_size,
             causal=True,
             initial_state=state,
-            initial_tokens=count * self._block_size,
+            initial_tokens=history * self._block_size,
             return_state=True,
             **self._settings,
         )
 
         complete = q.shape[1] // self._block_size
-        leaving = self._leaving(block, complete)
-        recent = range(block + max(0, complete - self._slots), block + complete)
-        slots = torch.arange(recent.start, recent.stop, device=q.device) % self._slots
-        for summaries, folded, new in ((S, folded_S, final.S), (z, folded_z, final.z)):
+        leaving = range(*kept.leaving(block, complete))
+        recent = range(block + max(0, complete - slots), block + complete)
+        to = torch.arange(recent.start, recent.stop, device=q.device) % slots
+        for summaries, sum_of_older, new in (
+            (memory.S, memory.folded_S, final.S),
+            (memory.z, memory.folded_z, final.z),
+        ):
             if new is None:
                 continue
-            new = new[:, :, int(is_folded) :]  # blocks from `first` on
+            new = new[:, :, folded:]  # blocks from `first` on
             if leaving:
-                folded += new[:, :, leaving.start - first : leaving.stop - first].sum(2)
+                sum_of_older += new[:, :, leaving.start - first : leaving.stop - first].sum(2)
             if recent:
-                summaries[:, :, slots] = new[:, :, recent.start - first : recent.stop - first].to(summaries.dtype)
+                summaries[:, :, to] = new[:, :, recent.start - first : recent.stop - first].to(summaries.dtype)
         rest = q.shape[1] % self._block_size
         if rest:
-            k_rows[:, :, :rest] = k[:, -rest:].transpose(1, 2)
-            v_rows[:, :, :rest] = v[:, -rest:].transpose(1, 2)
+            memory.k[:, :, :rest] = k[:, -rest:].transpose(1, 2)
+            memory.v[:, :, :rest] = v[:, -rest:].transpose(1, 2)
         self._counted += q.shape[1]
-        positions.fill_(self._counted)
+        memory.tokens.fill_(self._counted)
         self._open()
         return o
 
-    def _first(self, block: int) -> int:
-        """The first block that is mixed by itself while ``block`` is open."""
-        trained = self._mixing.shape[-1]
-        if block < trained or self._beyond not in ("clamp", "running-mean"):
-            return 0
-        return block - trained + 1 if self._beyond == "clamp" else block
-
-    def _leaving(self, block: int, complete: int) -> range:
-        """The blocks that join the folded sum when ``complete`` blocks from ``block`` on are."""
-        if not self._folds:
-            return range(0)
-        shift = self._mixing.shape[-1] - 1 if self._beyond == "clamp" else 0
-        return range(max(0, block - shift), max(0, block + complete - shift))
-
-    def _weights(self, begin: int, end: int, columns: Tensor) -> Tensor:
-        """m[i, b] for begin <= i < end and source blocks ``columns``; what lies above the diagonal is not read."""
-        trained = self._mixing.shape[-1]
-        i, b = torch.arange(begin, end, device=columns.device)[:, None], columns[None, :]
-        if self._beyond == "running-mean":
-            beyond = (1.0 / (i + 1).to(self._mixing.dtype)).expand(end - begin, len(columns))
-            if trained == 0:
-                return beyond
-        elif end <= trained:
-            return self._mixing[..., i, b.clamp(max=trained - 1)]
-        elif self._beyond == "interpolate":
-            return extend_causal_mixing(self._mixing, end, "interpolate")[..., i, b]
-        else:
-            beyond = self._mixing[..., trained - 1, (trained - 1 - i + b).clamp(0, trained - 1)]
-        return torch.where(i < trained, self._mixing[..., i.clamp(max=trained - 1), b.clamp(max=trained - 1)], beyond)
+    def _mixing_from(self, block: int, own: int) -> Tensor:
+        """The matrix of a call of ``own`` blocks from ``block`` on; made on the host beyond the trained blocks."""
+        blocks = block + own
+        if blocks <= self._mixing.shape[-1]:
+            return self._mixing[..., :blocks, :blocks]
+        return self._kept.mixing_from(self._mixing_on_host, block, own).to(self._mixing.device, non_blocking=True)
 
     def _open(self) -> None:
         torch.ops.mhla.decode_open(
@@ -219,9 +223,7 @@ class DecodeState:
         return positions[0]
 
     def _check_room(self, seen: int, tokens: int) -> None:
-        most = self._max_tokens
-        if self._beyond == "error" and not most:
-            most = self._mixing.shape[-1] * self._block_size
+        most = self._most_tokens
         if most and seen + tokens > most:
             raise ValueError(
                 f"tokens is {tokens} after {seen}; at most {most} fit (max_tokens, or the blocks of the mixing matrix "
@@ -232,7 +234,7 @@ class DecodeState:
         expected = (self.positions.shape[0], tokens, heads, width)
         if tuple(x.shape) != expected:
             raise ValueError(f"{name} has shape {list(x.shape)}; it must be {list(expected)}")
-        rows = self._memory[7]
+        rows = self._memory.k
         if x.dtype != rows.dtype:
             raise ValueError(f"{name} has dtype {x.dtype}; it must be that of the state, {rows.dtype}")
         if x.device != rows.device:
@@ -240,19 +242,31 @@ class DecodeState:
 
     def fork(self) -> DecodeState:
         other = object.__new__(DecodeState)
-        other.__dict__.update(self.__dict__, _memory=[tensor.clone() for tensor in self._memory])
+        other.__dict__.update(self.__dict__, _memory=Memory(*(tensor.clone() for tensor in self._memory)))
         return other
 
     def serialize(self) -> bytes:
+        saved = {
+            "mixing": self._mixing,
+            "settings": self._settings,
+            "heads": self._heads,
+            "block_size": self._block_size,
+            "beyond": self._beyond,
+            "max_tokens": self._max_tokens,
+            "memory": self._memory._asdict(),
+            "counted": self._counted,
+        }
         file = io.BytesIO()
-        torch.save(self.__dict__, file)
+        torch.save(saved, file)
         return file.getvalue()
 
     @staticmethod
     def restore(data: bytes) -> DecodeState:
         state = object.__new__(DecodeState)
         try:
-            state.__dict__.update(torch.load(io.BytesIO(data), weights_only=True))
+            saved = torch.load(io.BytesIO(data), weights_only=True)
+            state._memory, state._counted = Memory(**saved.pop("memory")), saved.pop("counted")
+            state._configure(**saved)
             state._open()
         except Exception as error:
             raise ValueError(f"data is not a saved state, or damaged: {error}") from error

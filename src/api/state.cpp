@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "api/stream.hpp"
+#include "cpu/stream/stream.hpp"
 
 namespace mhla {
 namespace {
@@ -16,11 +16,11 @@ const Parallel& or_default(const Parallel* parallel) { return parallel != nullpt
 }  // namespace
 
 struct State::Memory {
-  std::unique_ptr<Stream> stream;
+  std::unique_ptr<cpu::Stream> stream;
 };
 
 State::State(const StateConfig& config, const void* mixing)
-    : memory_(std::make_unique<Memory>(Memory{make_stream(config, mixing)})) {}
+    : memory_(std::make_unique<Memory>(Memory{cpu::make_stream(config, mixing)})) {}
 
 State::State(std::unique_ptr<Memory> memory) : memory_(std::move(memory)) {}
 State::~State() = default;
@@ -60,7 +60,7 @@ State State::restore(std::span<const std::byte> bytes) {
   const auto stored = ByteReader(bytes.last(sizeof(std::uint64_t))).value<std::uint64_t>();
   if (stored != checksum(bytes.first(bytes.size() - sizeof stored)))
     throw Error("bytes of a state do not match their checksum; they are damaged or cut short");
-  return State(std::make_unique<Memory>(Memory{read_stream(in)}));
+  return State(std::make_unique<Memory>(Memory{cpu::read_stream(in)}));
 }
 
 const StateConfig& State::config() const { return memory_->stream->config(); }

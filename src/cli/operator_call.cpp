@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "torch/place.hpp"
+#include "torch/execution.hpp"
 #include "torch/tensors.hpp"
 
 namespace mhla::cli {
@@ -90,19 +90,19 @@ Results run_operator(const Plan& plan, const Tokens& tokens, const torch::Tensor
   const auto kept_bytes = static_cast<std::int64_t>(d_o.defined() ? plan.kept_bytes() : 0);
   const torch::Tensor kept = torch::empty({kept_bytes}, tokens.q.options().dtype(torch::kByte));
   {
-    dispatch::Place place(tokens.q);
+    dispatch::TorchExecution execution(tokens.q);
     ForwardArgs args;
     args.in = inputs(tokens);
     args.o = mutable_view(results.o);
     if (kept_bytes > 0) args.kept = kept.mutable_data_ptr();
-    args.run = place.execution(plan.forward_workspace());
+    args.run = execution.run(plan.forward_workspace());
     forward(plan, args);
   }
   if (d_o.defined()) {
-    dispatch::Place place(tokens.q);
+    dispatch::TorchExecution execution(tokens.q);
     BackwardArgs args = backward_args(tokens, d_o, results);
     if (kept_bytes > 0) args.kept = kept.const_data_ptr();
-    args.run = place.execution(plan.backward_workspace());
+    args.run = execution.run(plan.backward_workspace());
     backward(plan, args);
   }
   return results;

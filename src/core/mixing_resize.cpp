@@ -4,7 +4,7 @@
 #include <cmath>
 #include <string>
 
-#include "core/causal_weights.hpp"
+#include "core/beyond_trained.hpp"
 #include "mhla/mixing.hpp"
 #include "mhla/types.hpp"
 
@@ -60,18 +60,6 @@ void check_square(std::span<const double> mixing, std::int64_t blocks, const cha
 
 }  // namespace
 
-std::vector<double> stretched_row(std::span<const double> last_row, std::int64_t entries) {
-  const auto trained = static_cast<std::int64_t>(last_row.size());
-  std::vector<double> row(static_cast<std::size_t>(entries));
-  for (std::int64_t b = 0; b < entries; ++b) {
-    const Between at = relative_position(b, entries, trained);
-    row[static_cast<std::size_t>(b)] = (1 - at.fraction) * last_row[static_cast<std::size_t>(at.first)] +
-                                       at.fraction * last_row[static_cast<std::size_t>(at.second)];
-  }
-  scale_to_sum(row, sum(last_row));
-  return row;
-}
-
 std::vector<double> resize_mixing(std::span<const double> mixing, const Partition& from, const Partition& to) {
   check_square(mixing, from.blocks(), "the number of blocks of `from`");
   if (from.axes() != to.axes())
@@ -106,11 +94,9 @@ std::vector<double> causal_row(std::span<const double> mixing, std::int64_t trai
                 " blocks and `beyond` is error; it may be clamp, running-mean or interpolate");
   if (trained == 0 && beyond != BeyondTrained::running_mean)
     throw Error("trained is 0; `beyond` " + std::string(name(beyond)) + " needs at least 1");
-  if (block >= trained && beyond == BeyondTrained::interpolate)
-    return stretched_row(mixing.last(static_cast<std::size_t>(trained)), block + 1);
+  const auto entries = mixing_row(mixing.data(), trained, block, beyond);
   std::vector<double> row(static_cast<std::size_t>(block) + 1);
-  for (std::int64_t b = 0; b <= block; ++b)
-    row[static_cast<std::size_t>(b)] = causal_weight(mixing.data(), trained, block, b, beyond);
+  for (std::int64_t b = 0; b <= block; ++b) row[static_cast<std::size_t>(b)] = entries[b];
   return row;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "mhla/attention.hpp"
+#include "mhla/state.hpp"
 
 namespace mhla {
 
@@ -9,6 +10,7 @@ void validate(const Problem& problem);
 void validate(const Problem& problem, const ForwardArgs& args);
 void validate(const Problem& problem, const BackwardArgs& args);
 void validate(const Problem& problem, const Execution& run, std::size_t workspace_needed);
+void validate(const StateConfig& config);
 void validate_kept(const Problem& problem, const void* kept, std::size_t kept_bytes);
 
 }  // namespace mhla

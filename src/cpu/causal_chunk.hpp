@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "cpu/call.hpp"
+#include "cpu/cpu_call.hpp"
 #include "cpu/kernels.hpp"
 
 namespace mhla::cpu {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cpu/algorithms.hpp"
-#include "cpu/call.hpp"
+#include "cpu/cpu_call.hpp"
 #include "cpu/mixing_gradient.hpp"
 #include "cpu/stages.hpp"
 
@@ -17,7 +17,7 @@ namespace {
 template <typename T>
 class Unit {
  public:
-  Unit(const Call<T>& call, const Inputs* in, Workspace& w)
+  Unit(const CpuCall<T>& call, const Inputs* in, Workspace& w)
       : call_(call), in_(in), kernel_(call.kernel), N_(call.p.partition.tokens()), ld_(padded<T>(N_)),
         keys_(w.take<T>(call.p.key_dim * ld_)), values_(w.take<T>(N_ * padded<T>(call.p.value_dim))),
         weights_(w.take<T>(ld_)), tile_k_(w, call.p.key_dim), tile_v_(w, call.p.value_dim), q(w, call.p.key_dim),
@@ -92,7 +92,7 @@ class Unit {
                     values_ + (at + t) * padded<T>(tile_v_.dim) + panel * kPanel<T>);
   }
 
-  const Call<T>& call_;
+  const CpuCall<T>& call_;
   const Inputs* in_;
   const Kernels<T>& kernel_;
   std::int64_t N_, ld_;
@@ -115,10 +115,10 @@ struct Forward {
   Tile<T> o;
   T* factor;
 
-  Forward(const Call<T>& call, const ForwardArgs* args, Workspace& w)
+  Forward(const CpuCall<T>& call, const ForwardArgs* args, Workspace& w)
       : unit(call, args == nullptr ? nullptr : &args->in, w), o(w, call.p.value_dim), factor(w.take<T>(kTileTokens)) {}
 
-  void run(const Call<T>& call, const ForwardArgs& args, std::int64_t index) {
+  void run(const CpuCall<T>& call, const ForwardArgs& args, std::int64_t index) {
     unit.open(index);
     for (std::int64_t h = unit.kv * call.group; h < (unit.kv + 1) * call.group; ++h)
       for (std::int64_t i = 0; i < unit.s->blocks; ++i) {
@@ -141,7 +141,7 @@ struct Forward {
 template <typename T>
 class Backward {
  public:
-  Backward(const Call<T>& call, const BackwardArgs* args, MixingGradient<T>* d_mixing, Workspace& w)
+  Backward(const CpuCall<T>& call, const BackwardArgs* args, MixingGradient<T>* d_mixing, Workspace& w)
       : call_(call), args_(args), d_mixing_(d_mixing), kernel_(call.kernel),
         unit_(call, args == nullptr ? nullptr : &args->in, w), N_(call.p.partition.tokens()),
         key_width_(padded<T>(call.p.key_dim)), value_width_(padded<T>(call.p.value_dim)),
@@ -264,7 +264,7 @@ class Backward {
     }
   }
 
-  const Call<T>& call_;
+  const CpuCall<T>& call_;
   const BackwardArgs* args_;
   MixingGradient<T>* d_mixing_;
   const Kernels<T>& kernel_;
@@ -283,7 +283,7 @@ class Backward {
 
 template <typename T>
 std::size_t forward_workspace(const Problem& problem, int threads) {
-  const Call<T> call(problem);
+  const CpuCall<T> call(problem);
   Workspace measure;
   for (int i = 0; i < threads; ++i) Forward<T>(call, nullptr, measure);
   return measure.used();
@@ -291,7 +291,7 @@ std::size_t forward_workspace(const Problem& problem, int threads) {
 
 template <typename T>
 void forward(const Problem& problem, const ForwardArgs& args, const Parallel& parallel, int threads) {
-  const Call<T> call(problem);
+  const CpuCall<T> call(problem);
   Workspace workspace(args.run.workspace);
   std::deque<Forward<T>> forwards;
   for (int i = 0; i < threads; ++i) forwards.emplace_back(call, &args, workspace);
@@ -302,7 +302,7 @@ void forward(const Problem& problem, const ForwardArgs& args, const Parallel& pa
 
 template <typename T>
 std::size_t backward_workspace(const Problem& problem, int threads) {
-  const Call<T> call(problem);
+  const CpuCall<T> call(problem);
   Workspace measure;
   const MixingGradient<T> d_mixing(measure, call);
   for (int i = 0; i < threads; ++i) Backward<T>(call, nullptr, nullptr, measure);
@@ -311,7 +311,7 @@ std::size_t backward_workspace(const Problem& problem, int threads) {
 
 template <typename T>
 void backward(const Problem& problem, const BackwardArgs& args, const Parallel& parallel, int threads) {
-  const Call<T> call(problem);
+  const CpuCall<T> call(problem);
   Workspace workspace(args.run.workspace);
   MixingGradient<T> d_mixing(workspace, call);
   std::deque<Backward<T>> backwards;

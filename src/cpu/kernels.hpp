@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "cpu/decode.hpp"
+#include "cpu/stream/token.hpp"
 #include "mhla/types.hpp"
 
 namespace mhla::cpu {
@@ -134,8 +134,8 @@ struct Kernels {
   // to[n] += factor from[n]
   void (*add_scaled)(std::int64_t n, T factor, const T* from, T* to);
 
-  // One token of streaming (cpu/decode.hpp).
-  void (*decode_head)(const Decode<T>&);
+  // One token of streaming (cpu/stream/token.hpp).
+  void (*stream_token)(const StreamToken<T>&);
 };
 
 // The table for this machine.

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "cpu/call.hpp"
+#include "cpu/cpu_call.hpp"
 #include "cpu/kernels.hpp"
 
 namespace mhla::cpu {
@@ -13,7 +13,7 @@ namespace mhla::cpu {
 template <typename T>
 class MixingGradient {
  public:
-  MixingGradient(Workspace& w, const Call<T>& call)
+  MixingGradient(Workspace& w, const CpuCall<T>& call)
       : call_(call), used_(call.most_blocks()), heads_(call.p.mixing_per_head ? call.p.heads : 1) {
     constexpr std::int64_t kMostElements = std::int64_t{1} << 24;
     const std::int64_t affordable = kMostElements / (heads_ * used_ * used_);
@@ -46,7 +46,7 @@ class MixingGradient {
     return sums_ + (part * heads_ + (heads_ > 1 ? head : 0)) * used_ * used_;
   }
 
-  const Call<T>& call_;
+  const CpuCall<T>& call_;
   std::int64_t used_;
   std::int64_t heads_;
   std::int64_t parts_;

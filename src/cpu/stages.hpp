@@ -6,7 +6,7 @@
 #include <cstring>
 #include <utility>
 
-#include "cpu/call.hpp"
+#include "cpu/cpu_call.hpp"
 #include "cpu/kernels.hpp"
 
 namespace mhla::cpu {
@@ -107,8 +107,8 @@ struct Mixing {
 // S~ from S, or alike, for query blocks [first, first + blocks) of `total`: `weights` receives what the mixing matrix
 // has for them, transposed. Where the summaries lie is left open.
 template <typename T>
-Mixing<T> mixing_for(const Call<T>& call, const T* matrix, std::int64_t first, std::int64_t blocks, std::int64_t total,
-                     T* weights) {
+Mixing<T> mixing_for(const CpuCall<T>& call, const T* matrix, std::int64_t first, std::int64_t blocks,
+                     std::int64_t total, T* weights) {
   for (std::int64_t i = 0; i < blocks; ++i)
     for (std::int64_t b = 0; b < call.mixing_limit(first + i, total); ++b)
       weights[b * blocks + i] = matrix[(first + i) * call.p.mixing_blocks + b];

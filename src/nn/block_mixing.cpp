@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "core/causal_weights.hpp"
+#include "core/beyond_trained.hpp"
 #include "mhla/torch.hpp"
 
 namespace mhla::nn {

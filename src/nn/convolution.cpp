@@ -25,7 +25,7 @@ Depthwise::Tokens view_of(const at::Tensor& tokens) { return {tokens.const_data_
 struct AddConvolvedFunction : torch::autograd::Function<AddConvolvedFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& base, const at::Tensor& tokens,
                             const at::Tensor& weight, const at::Tensor& bias, std::int64_t height, std::int64_t width) {
-    dispatch::Place place(base);
+    dispatch::TorchExecution execution(base);
     at::Tensor y = at::empty_like(base);
     cuda::layers::forward(problem_of(tokens, weight, {height, width}),
                           {.x = view_of(tokens),
@@ -33,7 +33,7 @@ struct AddConvolvedFunction : torch::autograd::Function<AddConvolvedFunction> {
                            .bias = dispatch::vector_view(bias),
                            .base = base.const_data_ptr(),
                            .y = y.mutable_data_ptr()},
-                          place.execution(0).stream);
+                          execution.run(0).stream);
     context->save_for_backward({tokens, weight, bias});
     context->saved_data["grid"] = std::vector{height, width};
     return y;
@@ -47,8 +47,8 @@ struct AddConvolvedFunction : torch::autograd::Function<AddConvolvedFunction> {
     const auto grid = context->saved_data["grid"].toIntVector();
     const at::Tensor d_y = d_outputs[0].contiguous();
     const Depthwise p = problem_of(tokens, weight, {grid[0], grid[1]});
-    dispatch::Place place(d_y);
-    void* const stream = place.execution(0).stream;
+    dispatch::TorchExecution execution(d_y);
+    void* const stream = execution.run(0).stream;
     const at::Tensor d_tokens = at::empty_like(d_y), d_weight = at::empty_like(weight),
                      d_bias = at::empty_like(saved[2]);
     cuda::layers::forward(p,

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "torch/fused_tensors.hpp"
-#include "torch/place.hpp"
+#include "torch/execution.hpp"
 #include "torch/tensors.hpp"
 
 namespace mhla::nn {

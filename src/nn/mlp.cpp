@@ -17,11 +17,11 @@ BiasGelu problem_of(const at::Tensor& x) {
 
 struct BiasGeluFunction : torch::autograd::Function<BiasGeluFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& bias) {
-    dispatch::Place place(x);
+    dispatch::TorchExecution execution(x);
     at::Tensor y = at::empty_like(x);
     cuda::layers::forward(problem_of(x),
                           {.x = x.const_data_ptr(), .bias = dispatch::vector_view(bias), .y = y.mutable_data_ptr()},
-                          place.execution(0).stream);
+                          execution.run(0).stream);
     context->save_for_backward({x, bias});
     return y;
   }
@@ -31,7 +31,7 @@ struct BiasGeluFunction : torch::autograd::Function<BiasGeluFunction> {
     const variable_list saved = context->get_saved_variables();
     const at::Tensor d_y = d_outputs[0].contiguous();
     const BiasGelu p = problem_of(saved[0]);
-    dispatch::Place place(d_y);
+    dispatch::TorchExecution execution(d_y);
     const at::Tensor d_x = at::empty_like(d_y), d_bias = at::empty_like(saved[1]);
     const at::Tensor partial = partial_sums(d_y, p.partial_elements());
     cuda::layers::backward(p,
@@ -41,7 +41,7 @@ struct BiasGeluFunction : torch::autograd::Function<BiasGeluFunction> {
                             .d_x = d_x.mutable_data_ptr(),
                             .d_bias = dispatch::mutable_vector_view(d_bias),
                             .partial = partial.mutable_data_ptr<float>()},
-                           place.execution(0).stream);
+                           execution.run(0).stream);
     return {d_x, d_bias};
   }
 };

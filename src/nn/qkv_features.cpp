@@ -27,7 +27,7 @@ struct QkvFeaturesFunction : torch::autograd::Function<QkvFeaturesFunction> {
     const at::Tensor parts = qkv.unflatten(-1, {3, options.heads, -1});
     at::Tensor q = at::empty(parts.select(2, 0).sizes(), qkv.options()), k = at::empty_like(q);
     const at::Tensor statistics = at::empty({qkv.size(0) * qkv.size(1), 2}, qkv.options().dtype(at::kFloat));
-    dispatch::Place place(qkv);
+    dispatch::TorchExecution execution(qkv);
     cuda::layers::forward(problem_of(qkv, options),
                           {.qkv = qkv.const_data_ptr(),
                            .q_weight = dispatch::vector_view(q_weight),
@@ -35,7 +35,7 @@ struct QkvFeaturesFunction : torch::autograd::Function<QkvFeaturesFunction> {
                            .q = q.mutable_data_ptr(),
                            .k = k.mutable_data_ptr(),
                            .statistics = statistics.mutable_data_ptr<float>()},
-                          place.execution(0).stream);
+                          execution.run(0).stream);
     context->save_for_backward({qkv, statistics, q_weight, k_weight});
     context->set_materialize_grads(false);
     auto& data = context->saved_data;
@@ -62,7 +62,7 @@ struct QkvFeaturesFunction : torch::autograd::Function<QkvFeaturesFunction> {
     const at::Tensor d_qkv = at::empty_like(saved[0]);
     const at::Tensor d_q_weight = at::empty_like(saved[2]), d_k_weight = at::empty_like(saved[3]);
     const at::Tensor partial = partial_sums(d_qkv, p.partial_elements());
-    dispatch::Place place(d_qkv);
+    dispatch::TorchExecution execution(d_qkv);
     cuda::layers::backward(p,
                            {.qkv = saved[0].const_data_ptr(),
                             .statistics = saved[1].const_data_ptr<float>(),
@@ -76,7 +76,7 @@ struct QkvFeaturesFunction : torch::autograd::Function<QkvFeaturesFunction> {
                             .d_q_weight = dispatch::mutable_vector_view(d_q_weight),
                             .d_k_weight = dispatch::mutable_vector_view(d_k_weight),
                             .partial = partial.mutable_data_ptr<float>()},
-                           place.execution(0).stream);
+                           execution.run(0).stream);
     return {d_qkv, d_q_weight, d_k_weight, {}};
   }
 };

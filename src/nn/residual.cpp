@@ -27,7 +27,7 @@ struct AddNormFunction : torch::autograd::Function<AddNormFunction> {
   static variable_list forward(AutogradContext* context, const at::Tensor& x, const OptionalTensor& branch,
                                const OptionalTensor& branch_bias, const OptionalTensor& factors,
                                const at::Tensor& weight, const at::Tensor& bias, double eps, at::ScalarType dtype) {
-    dispatch::Place place(x);
+    dispatch::TorchExecution execution(x);
     const at::Tensor y = at::empty(x.sizes(), x.options().dtype(dtype));
     const at::Tensor sum = branch ? at::empty_like(x) : x;
     const at::Tensor statistics = at::empty({x.size(0) * x.size(1), 2}, x.options().dtype(at::kFloat));
@@ -41,7 +41,7 @@ struct AddNormFunction : torch::autograd::Function<AddNormFunction> {
                            .sum = branch ? sum.mutable_data_ptr() : nullptr,
                            .y = y.mutable_data_ptr(),
                            .statistics = statistics.mutable_data_ptr<float>()},
-                          place.execution(0).stream);
+                          execution.run(0).stream);
     context->save_for_backward(
         {sum, statistics, factors.value_or(at::Tensor()), weight, branch_bias.value_or(at::Tensor())});
     context->saved_data["eps"] = eps;
@@ -58,7 +58,7 @@ struct AddNormFunction : torch::autograd::Function<AddNormFunction> {
     const bool branch = context->saved_data["branch"].toBool();
     const at::Tensor d_y = d_outputs.back().contiguous(), d_sum = branch ? d_outputs[0].contiguous() : at::Tensor();
     const AddNorm p = problem_of(sum, d_y.scalar_type(), context->saved_data["eps"].toDouble());
-    dispatch::Place place(sum);
+    dispatch::TorchExecution execution(sum);
     const at::Tensor d_x = at::empty_like(sum), d_branch = branch ? at::empty_like(d_y) : at::Tensor();
     const at::Tensor d_weight = at::empty_like(weight), d_bias = at::empty_like(weight);
     const at::Tensor d_branch_bias = saved[4].defined() ? at::empty_like(saved[4]) : at::Tensor();
@@ -77,7 +77,7 @@ struct AddNormFunction : torch::autograd::Function<AddNormFunction> {
          .d_bias = dispatch::mutable_vector_view(d_bias),
          .d_branch_bias = d_branch_bias.defined() ? dispatch::mutable_vector_view(d_branch_bias) : fused::Vector{},
          .partial = partial.mutable_data_ptr<float>()},
-        place.execution(0).stream);
+        execution.run(0).stream);
     return {d_x, d_branch, d_branch_bias, {}, d_weight, d_bias, {}, {}};
   }
 };

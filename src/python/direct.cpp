@@ -68,7 +68,7 @@ class Reader {
 PyObject* attend(PyObject* const* arguments, Py_ssize_t count) {
   if (at::impl::torch_function_mode_enabled()) Py_RETURN_NOTIMPLEMENTED;
   Reader read(arguments, count);
-  Call call;
+  AttentionCall call;
   call.q = read.tensor(), call.k = read.tensor(), call.v = read.tensor(), call.mixing = read.tensor();
   const auto sizes = read.integers<c10::SymInt>();
   const auto extents = read.integers<std::int64_t>();

@@ -1,8 +1,8 @@
 // What travels through the dispatcher for torch.ops.mhla.attention, attention_keeping and attention_backward: the
-// tensors and settings of a call, the schemas, and the one place that spells out their long argument lists.
+// tensors and settings of a call, and the schemas.
 //
-// A kernel for a dispatch key is a function of Call (and Gradients); forward_kernel<F> and backward_kernel<F> give it
-// the signature the dispatcher wants.
+// The long argument lists are spelled once, by the fields of AttentionCall and Gradients and their arguments().
+// kernel<&f> gives a function of these structs the signature that the dispatcher wants.
 #pragma once
 
 #include <torch/library.h>
@@ -11,27 +11,38 @@
 #include <optional>
 #include <string_view>
 #include <tuple>
+#include <type_traits>
 
 namespace mhla::dispatch {
 
 using OptionalTensor = std::optional<at::Tensor>;
 
-// One call of the operator. q, k, v: [B, N, H, D]; mixing: [M, M] or [H, M, M]; sizes may be symbolic under tracing.
-// Lists and names are views of what the caller holds.
-struct Call {
+// One call of the operator; fields in the order of the schema. q, k, v: [B, N, H, D]; mixing: [M, M] or [H, M, M];
+// sizes may be symbolic under tracing. Lists and names are views of what the caller holds.
+struct AttentionCall {
   at::Tensor q, k, v, mixing;
+  c10::SymIntArrayRef sizes{};
+  at::IntArrayRef extents{};
+  std::string_view feature_map, normalizer, masking, algorithm;
+  double scale = 1.0, eps = 0.0, feature_eps = 0.0;
   OptionalTensor q_den, k_den;
   OptionalTensor cu_seqlens;
   OptionalTensor initial_S, initial_z;
   c10::SymInt initial_tokens = 0;
   c10::SymInt state_blocks = -1;  // blocks of the state to return; -1: none is returned
-  c10::SymInt keep = 0;           // attention_keeping: bytes to return for the backward pass, Plan::kept_bytes()
-  c10::SymIntArrayRef sizes{};
-  at::IntArrayRef extents{};
-  std::string_view feature_map, normalizer, masking, algorithm;
-  double scale = 1.0, eps = 0.0, feature_eps = 0.0;
 
   bool has_normalizer() const { return normalizer != "none"; }
+  auto arguments() const {
+    return std::tie(q, k, v, mixing, sizes, extents, feature_map, normalizer, masking, algorithm, scale, eps,
+                    feature_eps, q_den, k_den, cu_seqlens, initial_S, initial_z, initial_tokens, state_blocks);
+  }
+};
+
+// What attention_keeping gets beside the call: bytes to return for the backward pass, Plan::kept_bytes().
+struct Keeping {
+  c10::SymInt bytes = 0;
+
+  auto arguments() const { return std::tie(bytes); }
 };
 
 // What the backward pass gets beside the call: the output (with a normaliser), the gradients of the outputs, and what
@@ -40,6 +51,8 @@ struct Gradients {
   OptionalTensor o, d_o, d_S, d_z;
   bool mixing_wanted = true;
   OptionalTensor kept;
+
+  auto arguments() const { return std::tie(o, d_o, d_S, d_z, mixing_wanted, kept); }
 };
 
 // o, S, z; the state tensors are empty ([0]) when not asked for.
@@ -68,90 +81,58 @@ inline constexpr const char* kBackwardSchema =
     "Tensor d_initial_z)";
 #undef MHLA_CALL_SCHEMA
 
-using BackwardFunction = BackwardResult (*)(const Call&, const Gradients&);
+// How the dispatcher hands a field over: tensors by reference, all else by value.
+template <typename Field>
+using Argument =
+    std::conditional_t<std::is_same_v<Field, at::Tensor> || std::is_same_v<Field, OptionalTensor>, const Field&, Field>;
 
-// Keep: nothing, or the SymInt of attention_keeping.
-template <auto kFunction, typename... Keep>
-auto forward_kernel(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& mixing,
-                    c10::SymIntArrayRef sizes, at::IntArrayRef extents, std::string_view feature_map,
-                    std::string_view normalizer, std::string_view masking, std::string_view algorithm, double scale,
-                    double eps, double feature_eps, const OptionalTensor& q_den, const OptionalTensor& k_den,
-                    const OptionalTensor& cu_seqlens, const OptionalTensor& initial_S, const OptionalTensor& initial_z,
-                    c10::SymInt initial_tokens, c10::SymInt state_blocks, Keep... keep) {
-  return kFunction(Call{q,
-                        k,
-                        v,
-                        mixing,
-                        q_den,
-                        k_den,
-                        cu_seqlens,
-                        initial_S,
-                        initial_z,
-                        std::move(initial_tokens),
-                        std::move(state_blocks),
-                        (c10::SymInt(0), ..., std::move(keep)),
-                        sizes,
-                        extents,
-                        feature_map,
-                        normalizer,
-                        masking,
-                        algorithm,
-                        scale,
-                        eps,
-                        feature_eps});
-}
+template <typename... Fields>
+struct Arguments {};
+template <typename... Fields>
+Arguments<Argument<Fields>...> arguments_of(const std::tuple<const Fields&...>&);
+template <typename Struct>
+using ArgumentsOf = decltype(arguments_of(std::declval<const Struct&>().arguments()));
 
-template <BackwardFunction kFunction>
-BackwardResult backward_kernel(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& mixing,
-                               c10::SymIntArrayRef sizes, at::IntArrayRef extents, std::string_view feature_map,
-                               std::string_view normalizer, std::string_view masking, std::string_view algorithm,
-                               double scale, double eps, double feature_eps, const OptionalTensor& q_den,
-                               const OptionalTensor& k_den, const OptionalTensor& cu_seqlens,
-                               const OptionalTensor& initial_S, const OptionalTensor& initial_z,
-                               c10::SymInt initial_tokens, c10::SymInt state_blocks, const OptionalTensor& o,
-                               const OptionalTensor& d_o, const OptionalTensor& d_S, const OptionalTensor& d_z,
-                               bool mixing_wanted, const OptionalTensor& kept) {
-  return kFunction(Call{q,
-                        k,
-                        v,
-                        mixing,
-                        q_den,
-                        k_den,
-                        cu_seqlens,
-                        initial_S,
-                        initial_z,
-                        std::move(initial_tokens),
-                        std::move(state_blocks),
-                        0,
-                        sizes,
-                        extents,
-                        feature_map,
-                        normalizer,
-                        masking,
-                        algorithm,
-                        scale,
-                        eps,
-                        feature_eps},
-                   Gradients{o, d_o, d_S, d_z, mixing_wanted, kept});
+template <auto kFunction, typename Result, typename First, typename Second, typename FirstArguments,
+          typename SecondArguments>
+struct Kernel;
+template <auto kFunction, typename Result, typename First, typename Second, typename... A, typename... B>
+struct Kernel<kFunction, Result, First, Second, Arguments<A...>, Arguments<B...>> {
+  static Result run(A... a, B... b) { return kFunction(First{std::forward<A>(a)...}, Second{std::forward<B>(b)...}); }
+};
+template <auto kFunction, typename Result, typename First, typename... A>
+struct Kernel<kFunction, Result, First, void, Arguments<A...>, void> {
+  static Result run(A... a) { return kFunction(First{std::forward<A>(a)...}); }
+};
+
+template <auto kFunction, typename Result, typename First>
+constexpr auto* kernel_of(Result (*)(const First&)) {
+  return &Kernel<kFunction, Result, First, void, ArgumentsOf<First>, void>::run;
 }
+template <auto kFunction, typename Result, typename First, typename Second>
+constexpr auto* kernel_of(Result (*)(const First&, const Second&)) {
+  return &Kernel<kFunction, Result, First, Second, ArgumentsOf<First>, ArgumentsOf<Second>>::run;
+}
+template <auto kFunction>
+inline constexpr auto* kernel = kernel_of<kFunction>(kFunction);
 
 // What a call whose gradients are wanted should keep; 0 for packed sequences and symbolic sizes.
-std::int64_t bytes_to_keep(const Call& call);
+std::int64_t bytes_to_keep(const AttentionCall& call);
 
 // Calls through the dispatcher.
-ForwardResult call_forward(const Call& call);
-KeepingResult call_keeping(const Call& call);
-BackwardResult call_backward(const Call& call, const Gradients& gradients);
+ForwardResult call_forward(const AttentionCall& call);
+KeepingResult call_keeping(const AttentionCall& call, const Keeping& keeping);
+BackwardResult call_backward(const AttentionCall& call, const Gradients& gradients);
 
 // Kernels by dispatch key; those of the CPU and of CUDA are the same.
-ForwardResult forward_device(const Call& call);
-KeepingResult keeping_device(const Call& call);
-BackwardResult backward_device(const Call& call, const Gradients& gradients);
-ForwardResult forward_meta(const Call& call);
-KeepingResult keeping_meta(const Call& call);
-BackwardResult backward_meta(const Call& call, const Gradients& gradients);
-ForwardResult forward_autograd(const Call& call);
-ForwardResult forward_autocast_cpu(const Call& call);
-ForwardResult forward_autocast_cuda(const Call& call);
+ForwardResult forward_device(const AttentionCall& call);
+KeepingResult keeping_device(const AttentionCall& call, const Keeping& keeping);
+BackwardResult backward_device(const AttentionCall& call, const Gradients& gradients);
+ForwardResult forward_meta(const AttentionCall& call);
+KeepingResult keeping_meta(const AttentionCall& call, const Keeping& keeping);
+BackwardResult backward_meta(const AttentionCall& call, const Gradients& gradients);
+ForwardResult forward_autograd(const AttentionCall& call);
+ForwardResult forward_autocast_cpu(const AttentionCall& call);
+ForwardResult forward_autocast_cuda(const AttentionCall& call);
 
 }  // namespace mhla::dispatch

@@ -6,7 +6,7 @@
 #include <array>
 #include <string>
 
-#include "torch/place.hpp"
+#include "torch/execution.hpp"
 #include "torch/tensors.hpp"
 
 namespace mhla::dispatch::decode {
@@ -23,36 +23,13 @@ struct Settings {
   double scale, eps, feature_eps;
 };
 
-void check_tensor(const at::Tensor& tensor, const std::string& argument, const at::Tensor& like,
-                  at::ScalarType scalar_type) {
-  if (tensor.device() != like.device())
-    throw Error(argument + " has device " + tensor.device().str() + "; it must be that of memory.k, " +
-                like.device().str());
-  if (tensor.scalar_type() != scalar_type)
-    throw Error(argument + " has dtype " + c10::toString(tensor.scalar_type()) + "; it must be " +
-                c10::toString(scalar_type));
-}
-
-void check_shape(const at::Tensor& tensor, const std::string& argument, at::IntArrayRef expected) {
-  if (tensor.sizes() != expected)
-    throw Error(argument + " has shape " + c10::str(tensor.sizes()) + "; it must be " + c10::str(expected));
-}
-
-void check_mixing(const at::Tensor& mixing, std::int64_t heads) {
-  if ((mixing.dim() != 2 && mixing.dim() != 3) || mixing.size(-1) != mixing.size(-2))
-    throw Error("mixing has shape " + c10::str(mixing.sizes()) + "; it must be [M, M] or [H, M, M]");
-  if (mixing.dim() == 3 && mixing.size(0) != heads)
-    throw Error("mixing has heads " + std::to_string(mixing.size(0)) + "; it must be " + std::to_string(heads));
-}
-
 DecodeConfig config_of(const at::Tensor& mixing, at::TensorList memory, const Settings& settings) {
-  if (memory.size() != kParts)
-    throw Error("memory has " + std::to_string(memory.size()) + " tensors; it must have " + std::to_string(kParts));
+  if (memory.size() != kParts) refuse("memory has ", memory.size(), " tensors; it must have ", int{kParts});
   for (const Part part : {kK, kV})
     if (memory[part].dim() != 4)
-      throw Error(std::string("memory.") + kNames[part] + " has " + std::to_string(memory[part].dim()) +
-                  " axes; it must be 4, [batch, kv heads, block size, width]");
-  check_mixing(mixing, settings.heads);
+      refuse("memory.", kNames[part], " has ", memory[part].dim(),
+             " axes; it must be 4, [batch, kv heads, block size, width]");
+  check_matrix(mixing, "mixing", settings.heads);
   const at::Tensor& k = memory[kK];
   DecodeConfig config;
   config.dtype = dtype_of(k, "memory.k");
@@ -101,9 +78,10 @@ void check_memory(const DecodeConfig& c, at::TensorList memory) {
     const bool absent = (!normalized && (part == kZ || part == kPz || part == kFoldedZ)) ||
                         (!c.folds() && (part == kFoldedS || part == kFoldedZ));
     const std::string argument = std::string("memory.") + kNames[part];
-    check_tensor(memory[part], argument, memory[kK], types[part]);
+    check_device(memory[part], argument, memory[kK].device(), "that of memory.k, ");
+    check_dtype(memory[part], argument, types[part]);
     check_shape(memory[part], argument, absent ? at::IntArrayRef{0} : at::IntArrayRef(shapes[part]));
-    if (!memory[part].is_contiguous()) throw Error(argument + " is not contiguous; it must be");
+    if (!memory[part].is_contiguous()) refuse(argument, " is not contiguous; it must be");
   }
 }
 
@@ -123,31 +101,31 @@ DecodeMemory pointers(at::TensorList memory) {
 }
 
 at::Tensor accumulated(const at::Tensor& mixing, const DecodeConfig& config, const at::Tensor& like) {
-  if (mixing.device() != like.device())
-    throw Error("mixing has device " + mixing.device().str() + "; it must be that of memory.k, " + like.device().str());
+  check_device(mixing, "mixing", like.device(), "that of memory.k, ");
   return mixing.to(scalar_type(accumulation_type(config.dtype))).contiguous();
 }
 
-void check_tokens(const at::Tensor& x, const char* argument, const DecodeConfig& c, const at::Tensor& like,
-                  std::int64_t tokens, std::int64_t heads, std::int64_t dim) {
-  check_token_tensor(x, argument);
-  check_tensor(x, argument, like, scalar_type(c.dtype));
-  check_shape(x, argument, {c.batch, tokens, heads, dim});
+void check_step(const at::Tensor& x, const char* argument, const DecodeConfig& c, const at::Tensor& like,
+                std::int64_t tokens, std::int64_t heads, std::int64_t dim) {
+  check_tokens(x, argument);
+  check_device(x, argument, like.device(), "that of memory.k, ");
+  check_dtype(x, argument, scalar_type(c.dtype));
+  check_shape(x, argument, at::IntArrayRef({c.batch, tokens, heads, dim}));
 }
 
 at::Tensor step_device(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& mixing,
                        at::TensorList memory, std::int64_t max_tokens, std::string_view feature_map,
                        std::string_view normalizer, double scale, double eps, double feature_eps,
                        std::string_view beyond) {
-  check_token_tensor(q, "q");
+  check_tokens(q, "q");
   const DecodeConfig config =
       config_of(mixing, memory, {q.size(2), max_tokens, feature_map, normalizer, beyond, scale, eps, feature_eps});
   check_memory(config, memory);
   const std::int64_t tokens = q.size(1);
-  check_tokens(q, "q", config, memory[kK], tokens, config.heads, config.key_dim);
-  check_tokens(k, "k", config, memory[kK], tokens, config.kv_heads, config.key_dim);
-  check_tokens(v, "v", config, memory[kK], tokens, config.kv_heads, config.value_dim);
-  Place place(q);
+  check_step(q, "q", config, memory[kK], tokens, config.heads, config.key_dim);
+  check_step(k, "k", config, memory[kK], tokens, config.kv_heads, config.key_dim);
+  check_step(v, "v", config, memory[kK], tokens, config.kv_heads, config.value_dim);
+  TorchExecution execution(q);
   const at::Tensor matrix = accumulated(mixing, config, q);
   at::Tensor o = at::empty({config.batch, tokens, config.heads, config.value_dim}, q.options());
   mhla::decode_step(config, tokens,
@@ -157,7 +135,7 @@ at::Tensor step_device(const at::Tensor& q, const at::Tensor& k, const at::Tenso
                      .o = mutable_view(o),
                      .mixing = matrix.const_data_ptr(),
                      .memory = pointers(memory),
-                     .run = place.execution(0)});
+                     .run = execution.run(0)});
   return o;
 }
 
@@ -165,8 +143,8 @@ at::Tensor step_meta(const at::Tensor& q, const at::Tensor& /*k*/, const at::Ten
                      at::TensorList /*memory*/, std::int64_t /*max_tokens*/, std::string_view /*feature_map*/,
                      std::string_view /*normalizer*/, double /*scale*/, double /*eps*/, double /*feature_eps*/,
                      std::string_view /*beyond*/) {
-  check_token_tensor(q, "q");
-  check_token_tensor(v, "v");
+  check_tokens(q, "q");
+  check_tokens(v, "v");
   return at::empty_symint({q.sym_size(0), q.sym_size(1), q.sym_size(2), v.sym_size(3)}, q.options());
 }
 
@@ -175,7 +153,7 @@ void open_device(const at::Tensor& mixing, at::TensorList memory, std::int64_t h
   const DecodeConfig config =
       config_of(mixing, memory, {heads, max_tokens, "identity", normalizer, beyond, 1.0, 0.0, 0.0});
   check_memory(config, memory);
-  Place place(memory[kK]);
+  TorchExecution execution(memory[kK]);
   const at::Tensor matrix = accumulated(mixing, config, memory[kK]);
   mhla::decode_open(config, {.q = {},
                              .k = {},
@@ -183,25 +161,11 @@ void open_device(const at::Tensor& mixing, at::TensorList memory, std::int64_t h
                              .o = {},
                              .mixing = matrix.const_data_ptr(),
                              .memory = pointers(memory),
-                             .run = place.execution(0)});
+                             .run = execution.run(0)});
 }
 
 void open_meta(const at::Tensor& /*mixing*/, at::TensorList /*memory*/, std::int64_t /*heads*/,
                std::int64_t /*max_tokens*/, std::string_view /*normalizer*/, std::string_view /*beyond*/) {}
-
-// Tensors kept and folded under a policy: blocks with a slot of their own, and whether older ones are known by their
-// sum.
-std::tuple<std::int64_t, bool> slots_of(std::int64_t trained, std::int64_t block_size, std::int64_t max_tokens,
-                                        std::string_view beyond) {
-  DecodeConfig config;
-  config.block_size = block_size;
-  config.mixing_blocks = trained;
-  config.max_tokens = max_tokens;
-  config.beyond = parse_beyond_trained(beyond);
-  config.key_dim = config.value_dim = 1;
-  validate(config);
-  return {config.slots(), config.folds()};
-}
 
 TORCH_LIBRARY_FRAGMENT(mhla, library) {
   library.def(
@@ -213,7 +177,6 @@ TORCH_LIBRARY_FRAGMENT(mhla, library) {
       "decode_open(Tensor mixing, Tensor(a!)[] memory, int heads, int max_tokens=0, str normalizer=\"paper\", str "
       "beyond=\"error\") -> ()",
       {at::Tag::pt2_compliant_tag});
-  library.def("decode_slots(int trained, int block_size, int max_tokens, str beyond) -> (int, bool)", &slots_of);
 }
 
 TORCH_LIBRARY_IMPL(mhla, CPU, library) {

@@ -3,8 +3,8 @@
 
 #include "mhla/fused_torch.hpp"
 #include "torch/differentiated.hpp"
+#include "torch/execution.hpp"
 #include "torch/fused_tensors.hpp"
-#include "torch/place.hpp"
 #include "torch/tensors.hpp"
 
 namespace mhla::dispatch::gated_norm {
@@ -18,7 +18,7 @@ using BackwardResult = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
 GatedNorm check(const at::Tensor& x, const OptionalTensor& weight, const OptionalTensor& gate, std::string_view norm,
                 double eps) {
-  check_tokens(x, "x", 4, "[batch, tokens, heads, width]");
+  check_token_rows(x, "x", 4, "[batch, tokens, heads, width]");
   GatedNorm p{.dtype = dtype_of(x, "x"), .norm = fused::parse_norm_scope(norm), .eps = eps};
   const c10::SymInt width = p.norm == NormScope::channels ? x.sym_size(2) * x.sym_size(3) : x.sym_size(3);
   check_vector(weight, "weight", width, x);
@@ -41,14 +41,14 @@ at::Tensor forward_device(const at::Tensor& x, const OptionalTensor& weight, con
                           std::string_view norm, double eps) {
   GatedNorm p = check(x, weight, gate, norm, eps);
   set_sizes(p, x);
-  Place place(x);
+  TorchExecution execution(x);
   const at::Tensor weight_read = readable(weight);
   at::Tensor y = empty_like_contiguous(x);
   fused::forward(
       p,
       {.in = {.x = token_view(x), .weight = vector_view(weight_read), .gate = token_view(gate.value_or(at::Tensor()))},
        .y = mutable_token_view(y),
-       .run = place.execution(0)});
+       .run = execution.run(0)});
   return y;
 }
 
@@ -69,7 +69,7 @@ BackwardResult backward_device(const at::Tensor& d_y, const at::Tensor& x, const
   GatedNorm p = check(x, weight, gate, norm, eps);
   check_gradient(d_y, "d_y", x);
   set_sizes(p, x);
-  Place place(x);
+  TorchExecution execution(x);
   BackwardResult result = allocate_backward(x, weight, gate);
   const auto& [d_x, d_weight, d_gate] = result;
   const at::Tensor weight_read = readable(weight), d_y_read = readable(d_y);
@@ -80,7 +80,7 @@ BackwardResult backward_device(const at::Tensor& d_y, const at::Tensor& x, const
        .d_x = mutable_token_view(d_x),
        .d_weight = mutable_vector_view(d_weight),
        .d_gate = mutable_token_view(d_gate),
-       .run = place.execution(weight ? backward_workspace(p) : 0)});
+       .run = execution.run(weight ? backward_workspace(p) : 0)});
   return result;
 }
 

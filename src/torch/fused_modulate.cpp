@@ -3,8 +3,8 @@
 
 #include "mhla/fused_torch.hpp"
 #include "torch/differentiated.hpp"
+#include "torch/execution.hpp"
 #include "torch/fused_tensors.hpp"
-#include "torch/place.hpp"
 #include "torch/tensors.hpp"
 
 namespace mhla::dispatch::modulate {
@@ -33,7 +33,7 @@ void check_rows(const OptionalTensor& rows, std::string_view argument, const at:
 }
 
 Modulate check(const at::Tensor& x, const Parameters& in, double eps) {
-  check_tokens(x, "x", 3, "[batch, tokens, channels]");
+  check_token_rows(x, "x", 3, "[batch, tokens, channels]");
   check_vector(in.weight, "weight", x.sym_size(2), x);
   check_vector(in.bias, "bias", x.sym_size(2), x);
   check_rows(in.scale, "scale", x);
@@ -97,10 +97,10 @@ at::Tensor forward_device(const at::Tensor& x, const OptionalTensor& scale, cons
   const Parameters in{scale, shift, weight, bias};
   Modulate p = check(x, in, eps);
   set_sizes(p, x);
-  Place place(x);
+  TorchExecution execution(x);
   const Operands operands(x, in);
   at::Tensor y = empty_like_contiguous(x);
-  fused::forward(p, {.in = operands.inputs(), .y = mutable_token_view(y), .run = place.execution(0)});
+  fused::forward(p, {.in = operands.inputs(), .y = mutable_token_view(y), .run = execution.run(0)});
   return y;
 }
 
@@ -125,7 +125,7 @@ BackwardResult backward_device(const at::Tensor& d_y, const at::Tensor& x, const
   Modulate p = check(x, in, eps);
   check_gradient(d_y, "d_y", x);
   set_sizes(p, x);
-  Place place(x);
+  TorchExecution execution(x);
   const Operands operands(x, in);
   const at::Tensor d_y_read = readable(d_y);
   BackwardResult result = allocate_backward(x, in);
@@ -138,7 +138,7 @@ BackwardResult backward_device(const at::Tensor& d_y, const at::Tensor& x, const
                       .d_bias = mutable_vector_view(d_bias),
                       .d_scale = mutable_rows_view(d_scale),
                       .d_shift = mutable_rows_view(d_shift),
-                      .run = place.execution(sums ? backward_workspace(p) : 0)});
+                      .run = execution.run(sums ? backward_workspace(p) : 0)});
   return result;
 }
 

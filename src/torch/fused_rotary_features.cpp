@@ -3,8 +3,8 @@
 
 #include "mhla/fused_torch.hpp"
 #include "torch/differentiated.hpp"
+#include "torch/execution.hpp"
 #include "torch/fused_tensors.hpp"
-#include "torch/place.hpp"
 #include "torch/tensors.hpp"
 
 namespace mhla::dispatch::rotary_features {
@@ -17,7 +17,7 @@ using torch::autograd::variable_list;
 using Pair = std::tuple<at::Tensor, at::Tensor>;
 
 // One call. Lists and names are views of what the caller holds.
-struct Call {
+struct RotaryCall {
   at::Tensor x;
   OptionalTensor weight{}, cos{}, sin{};
   c10::SymIntArrayRef sizes{};
@@ -27,21 +27,19 @@ struct Call {
   bool with_plain = false;
 };
 
-c10::SymInt table_entries(const Call& call) {
+c10::SymInt table_entries(const RotaryCall& call) {
   c10::SymInt entries = 0;
   for (std::size_t axis = 0; axis < call.sizes.size(); ++axis)
     entries = entries + call.sizes[axis] * c10::SymInt(call.pairs[axis]);
   return entries;
 }
 
-bool table_per_batch(const Call& call) { return call.cos && call.cos->dim() == 3; }
+bool table_per_batch(const RotaryCall& call) { return call.cos && call.cos->dim() == 3; }
 
-void check_table(const Call& call, const OptionalTensor& table, std::string_view argument) {
+void check_table(const RotaryCall& call, const OptionalTensor& table, std::string_view argument) {
   if (!table) refuse(argument, " is missing; cos and sin must be given together");
   dtype_of(*table, argument);
-  if (table->device() != call.x.device()) {
-    refuse(argument, " has device ", table->device(), "; it must be that of x, ", call.x.device());
-  }
+  check_device(*table, argument, call.x.device(), "that of x, ");
   const bool per_batch = table_per_batch(call);
   if (per_batch && call.sizes.size() != 1) {
     refuse(argument, " has 3 axes, one table for each batch row; it must be one table for a grid of tokens");
@@ -53,7 +51,7 @@ void check_table(const Call& call, const OptionalTensor& table, std::string_view
   }
 }
 
-void check_rotary(const Call& call) {
+void check_rotary(const RotaryCall& call) {
   if (call.sizes.size() != call.pairs.size() || call.sizes.size() > 3) {
     refuse("sizes has ", call.sizes.size(), " entries and pairs ", call.pairs.size(),
            "; it must be one for each axis, up to 3");
@@ -80,9 +78,9 @@ void check_rotary(const Call& call) {
   check_table(call, call.sin, "sin");
 }
 
-RotaryFeatures check(const Call& call) {
+RotaryFeatures check(const RotaryCall& call) {
   const at::Tensor& x = call.x;
-  check_tokens(x, "x", 4, "[batch, tokens, heads, width]");
+  check_token_rows(x, "x", 4, "[batch, tokens, heads, width]");
   RotaryFeatures p{.dtype = dtype_of(x, "x"),
                    .norm = fused::parse_norm_scope(call.norm),
                    .norm_eps = call.norm_eps,
@@ -96,7 +94,7 @@ RotaryFeatures check(const Call& call) {
   return p;
 }
 
-void set_sizes(RotaryFeatures& p, const Call& call) {
+void set_sizes(RotaryFeatures& p, const RotaryCall& call) {
   const at::Tensor& x = call.x;
   p.device = mhla_device(x);
   p.batch = x.size(0), p.tokens = x.size(1), p.heads = x.size(2), p.dim = x.size(3);
@@ -111,7 +109,7 @@ void set_sizes(RotaryFeatures& p, const Call& call) {
 // The tensors of a call in the form libmhla reads.
 class Operands {
  public:
-  Operands(const Call& call, const RotaryFeatures& p)
+  Operands(const RotaryCall& call, const RotaryFeatures& p)
       : x_(call.x), weight_(readable(call.weight)),
         table_stride_(table_per_batch(call) ? p.rotary.table_elements() : 0) {
     const at::ScalarType type = scalar_type(accumulation_type(p.dtype));
@@ -131,48 +129,48 @@ class Operands {
   std::int64_t table_stride_;
 };
 
-Pair allocate(const Call& call) {
+Pair allocate(const RotaryCall& call) {
   return {empty_like_contiguous(call.x), call.with_plain ? empty_like_contiguous(call.x) : nothing(call.x)};
 }
 
-Pair forward_meta(const Call& call) {
+Pair forward_meta(const RotaryCall& call) {
   check(call);
   return allocate(call);
 }
 
-Pair forward_device(const Call& call) {
+Pair forward_device(const RotaryCall& call) {
   RotaryFeatures p = check(call);
   set_sizes(p, call);
-  Place place(call.x);
+  TorchExecution execution(call.x);
   const Operands operands(call, p);
   Pair result = allocate(call);
   const auto& [y, plain] = result;
   fused::forward(p, {.in = operands.inputs(),
                      .y = mutable_token_view(y),
                      .plain = mutable_token_view(plain),
-                     .run = place.execution(0)});
+                     .run = execution.run(0)});
   return result;
 }
 
-RotaryFeatures check_backward(const Call& call, const OptionalTensor& d_y, const OptionalTensor& d_plain) {
+RotaryFeatures check_backward(const RotaryCall& call, const OptionalTensor& d_y, const OptionalTensor& d_plain) {
   check_gradient(d_y, "d_y", call.x);
   check_gradient(d_plain, "d_plain", call.x);
   return check(call);
 }
 
-Pair allocate_backward(const Call& call) {
+Pair allocate_backward(const RotaryCall& call) {
   return {empty_like_contiguous(call.x), call.weight ? empty_like_contiguous(*call.weight) : nothing(call.x)};
 }
 
-Pair backward_meta(const Call& call, const OptionalTensor& d_y, const OptionalTensor& d_plain) {
+Pair backward_meta(const RotaryCall& call, const OptionalTensor& d_y, const OptionalTensor& d_plain) {
   check_backward(call, d_y, d_plain);
   return allocate_backward(call);
 }
 
-Pair backward_device(const Call& call, const OptionalTensor& d_y, const OptionalTensor& d_plain) {
+Pair backward_device(const RotaryCall& call, const OptionalTensor& d_y, const OptionalTensor& d_plain) {
   RotaryFeatures p = check_backward(call, d_y, d_plain);
   set_sizes(p, call);
-  Place place(call.x);
+  TorchExecution execution(call.x);
   const Operands operands(call, p);
   const at::Tensor d_y_read = readable(d_y), d_plain_read = readable(d_plain);
   Pair result = allocate_backward(call);
@@ -182,7 +180,7 @@ Pair backward_device(const Call& call, const OptionalTensor& d_y, const Optional
                       .d_plain = token_view(d_plain_read),
                       .d_x = mutable_token_view(d_x),
                       .d_weight = mutable_vector_view(d_weight),
-                      .run = place.execution(call.weight ? backward_workspace(p) : 0)});
+                      .run = execution.run(call.weight ? backward_workspace(p) : 0)});
   return result;
 }
 
@@ -190,8 +188,8 @@ Pair backward_device(const Call& call, const OptionalTensor& d_y, const Optional
   "Tensor x, Tensor? weight, Tensor? cos, Tensor? sin, SymInt[] sizes, int[] pairs, str norm=\"none\", float " \
   "norm_eps=1e-06, str feature_map=\"relu\", float feature_eps=0.0, str layout=\"half\", bool with_plain=False"
 
-using ForwardFunction = Pair (*)(const Call&);
-using BackwardFunction = Pair (*)(const Call&, const OptionalTensor&, const OptionalTensor&);
+using ForwardFunction = Pair (*)(const RotaryCall&);
+using BackwardFunction = Pair (*)(const RotaryCall&, const OptionalTensor&, const OptionalTensor&);
 
 template <ForwardFunction kFunction>
 Pair forward_kernel(const at::Tensor& x, const OptionalTensor& weight, const OptionalTensor& cos,
@@ -210,7 +208,7 @@ Pair backward_kernel(const OptionalTensor& d_y, const OptionalTensor& d_plain, c
                    d_y, d_plain);
 }
 
-Pair call_forward(const Call& call) {
+Pair call_forward(const RotaryCall& call) {
   static const auto op = c10::Dispatcher::singleton()
                              .findSchemaOrThrow("mhla::rotary_features", "")
                              .typed<decltype(forward_kernel<&forward_meta>)>();
@@ -218,7 +216,7 @@ Pair call_forward(const Call& call) {
                  call.feature_map, call.feature_eps, call.layout, call.with_plain);
 }
 
-Pair call_backward(const Call& call, const OptionalTensor& d_y, const OptionalTensor& d_plain) {
+Pair call_backward(const RotaryCall& call, const OptionalTensor& d_y, const OptionalTensor& d_plain) {
   static const auto op = c10::Dispatcher::singleton()
                              .findSchemaOrThrow("mhla::rotary_features_backward", "")
                              .typed<decltype(backward_kernel<&backward_meta>)>();
@@ -228,7 +226,7 @@ Pair call_backward(const Call& call, const OptionalTensor& d_y, const OptionalTe
 
 struct RotaryFeaturesFunction : torch::autograd::Function<RotaryFeaturesFunction> {
   static variable_list forward(AutogradContext* context, const at::Tensor& x, const OptionalTensor& weight,
-                               const Call& call) {
+                               const RotaryCall& call) {
     const at::AutoDispatchBelowADInplaceOrView below;
     const auto [y, plain] = call_forward(call);
     context->save_for_backward(
@@ -266,7 +264,7 @@ struct RotaryFeaturesFunction : torch::autograd::Function<RotaryFeaturesFunction
   }
 };
 
-Pair forward_autograd(const Call& call) {
+Pair forward_autograd(const RotaryCall& call) {
   if (!differentiated(call.x) && !differentiated(call.weight)) {
     const at::AutoDispatchBelowADInplaceOrView below;
     return call_forward(call);
@@ -310,14 +308,14 @@ namespace mhla::fused {
 
 std::tuple<at::Tensor, at::Tensor> rotary_features(const at::Tensor& x, const std::optional<RotaryTables>& rotary,
                                                    const RotaryFeaturesOptions& options) {
-  dispatch::rotary_features::Call call{.x = x,
-                                       .weight = options.weight,
-                                       .norm = name(options.norm),
-                                       .feature_map = name(options.feature_map),
-                                       .layout = name(rotary ? rotary->layout : RotaryLayout::half),
-                                       .norm_eps = options.norm_eps,
-                                       .feature_eps = options.feature_eps,
-                                       .with_plain = options.plain};
+  dispatch::rotary_features::RotaryCall call{.x = x,
+                                             .weight = options.weight,
+                                             .norm = name(options.norm),
+                                             .feature_map = name(options.feature_map),
+                                             .layout = name(rotary ? rotary->layout : RotaryLayout::half),
+                                             .norm_eps = options.norm_eps,
+                                             .feature_eps = options.feature_eps,
+                                             .with_plain = options.plain};
   std::vector<c10::SymInt> sizes;
   if (rotary) {
     sizes.assign(rotary->sizes.begin(), rotary->sizes.end());

@@ -5,14 +5,9 @@
 
 namespace mhla::dispatch {
 
-void check_tokens(const at::Tensor& x, std::string_view argument, std::int64_t axes, const char* shape) {
-  if (x.layout() != at::kStrided) refuse(argument, " has layout ", x.layout(), "; it must be a dense tensor");
-  if (x.dim() != axes) refuse(argument, " has ", x.dim(), " axes; it must be ", axes, ", ", shape);
-  dtype_of(x, argument);
+void check_token_rows(const at::Tensor& x, std::string_view argument, std::int64_t axes, const char* shape) {
+  check_tokens(x, argument, axes, shape);
   if (x.sym_size(-1) < 1) refuse(argument, " has width 0; it must be at least 1, ", shape);
-  if (x.sym_size(-1) > 1 && x.sym_numel() > 0 && x.sym_stride(-1) != 1) {
-    refuse(argument, " has stride ", x.sym_stride(-1), "; the last axis must be contiguous, stride 1");
-  }
 }
 
 void check_parameter(const at::Tensor& tensor, std::string_view argument, const at::Tensor& x) {
@@ -20,27 +15,19 @@ void check_parameter(const at::Tensor& tensor, std::string_view argument, const 
   if (tensor.scalar_type() == at::kDouble && x.scalar_type() != at::kDouble) {
     refuse(argument, " has dtype Double; beside x of ", x.scalar_type(), " it must be float32, bfloat16 or float16");
   }
-  if (tensor.device() != x.device()) {
-    refuse(argument, " has device ", tensor.device(), "; it must be that of x, ", x.device());
-  }
+  check_device(tensor, argument, x.device(), "that of x, ");
 }
 
 void check_like(const at::Tensor& tensor, std::string_view argument, const at::Tensor& x) {
   check_gradient(tensor, argument, x);
-  if (tensor.sym_size(-1) > 1 && tensor.sym_numel() > 0 && tensor.sym_stride(-1) != 1) {
-    refuse(argument, " has stride ", tensor.sym_stride(-1), "; the last axis must be contiguous, stride 1");
-  }
+  check_last_axis(tensor, argument);
 }
 
 void check_gradient(const OptionalTensor& gradient, std::string_view argument, const at::Tensor& x) {
   if (!gradient) return;
   check_parameter(*gradient, argument, x);
-  if (gradient->scalar_type() != x.scalar_type()) {
-    refuse(argument, " has dtype ", gradient->scalar_type(), "; it must be that of x, ", x.scalar_type());
-  }
-  if (gradient->sym_sizes() != x.sym_sizes()) {
-    refuse(argument, " has shape ", gradient->sym_sizes(), "; it must be that of x, ", x.sym_sizes());
-  }
+  check_dtype(*gradient, argument, x.scalar_type(), "that of x, ");
+  check_shape(*gradient, argument, x.sym_sizes(), "that of x, ");
 }
 
 void check_vector(const OptionalTensor& vector, std::string_view argument, const c10::SymInt& width,

@@ -4,25 +4,15 @@
 #include <torch/library.h>
 #include <torch/torch.h>
 
-#include <optional>
-#include <sstream>
 #include <string_view>
 
 #include "mhla/fused.hpp"
+#include "torch/checks.hpp"
 
 namespace mhla::dispatch {
 
-using OptionalTensor = std::optional<at::Tensor>;
-
-template <typename... Parts>
-[[noreturn]] void refuse(const Parts&... parts) {
-  std::ostringstream text;
-  (text << ... << parts);
-  throw Error(text.str());
-}
-
-// x: dense, a floating-point type, `axes` axes, the last contiguous; `shape` says so to the reader of an error.
-void check_tokens(const at::Tensor& x, std::string_view argument, std::int64_t axes, const char* shape);
+// check_tokens() of a tensor that has columns.
+void check_token_rows(const at::Tensor& x, std::string_view argument, std::int64_t axes, const char* shape);
 
 // A tensor of the shape, dtype and device of x, with contiguous last axis.
 void check_like(const at::Tensor& tensor, std::string_view argument, const at::Tensor& x);

@@ -6,7 +6,7 @@
 #include <span>
 
 #include "mhla/attention.hpp"
-#include "torch/place.hpp"
+#include "torch/planned.hpp"
 #include "torch/tensors.hpp"
 
 namespace mhla::dispatch {
@@ -25,7 +25,7 @@ Float32Products float32_products() {
   return precision == at::Float32Precision::TF32 ? Float32Products::tf32 : Float32Products::ieee;
 }
 
-Problem make_problem(const Call& call) {
+Problem make_problem(const AttentionCall& call) {
   Options options = check_call(call);
   const Device device = mhla_device(call.q);
   const DType dtype = dtype_of(call.q, "q");
@@ -50,18 +50,16 @@ Problem make_problem(const Call& call) {
           .initial_tokens = call.initial_tokens.guard_int(__FILE__, __LINE__)};
 }
 
-void check_state_blocks(const Call& call, const Problem& problem) {
+void check_state_blocks(const AttentionCall& call, const Problem& problem) {
   const std::int64_t blocks = call.state_blocks.guard_int(__FILE__, __LINE__);
   if (blocks >= 0 && blocks != problem.final_blocks()) {
-    throw Error("state_blocks is " + std::to_string(blocks) + "; it must be the blocks of the final state, " +
-                std::to_string(problem.final_blocks()));
+    refuse("state_blocks is ", blocks, "; it must be the blocks of the final state, ", problem.final_blocks());
   }
 }
 
 void check_kept(std::string_view argument, std::int64_t bytes, const Plan& plan) {
   if (bytes != 0 && bytes != static_cast<std::int64_t>(plan.kept_bytes())) {
-    throw Error(std::string(argument) + " is " + std::to_string(bytes) + " bytes; it must be 0 or " +
-                std::to_string(plan.kept_bytes()));
+    refuse(argument, " is ", bytes, " bytes; it must be 0 or ", plan.kept_bytes());
   }
 }
 
@@ -70,7 +68,7 @@ bool is_symbolic(const at::Tensor& tensor) { return tensor.unsafeGetTensorImpl()
 // Tensors in the form libmhla reads; owns the copies that conversion needs, so it lives as long as the call runs.
 class Operands {
  public:
-  Operands(const Call& call, DType dtype)
+  Operands(const AttentionCall& call, DType dtype)
       : mixing_(call.mixing.to(scalar_type(accumulation_type(dtype))).contiguous()), call_(call) {
     if (call.initial_S) S_ = call.initial_S->contiguous();
     if (call.initial_z) z_ = call.initial_z->contiguous();
@@ -90,7 +88,7 @@ class Operands {
  private:
   at::Tensor mixing_;
   OptionalTensor S_, z_;
-  const Call& call_;
+  const AttentionCall& call_;
 };
 
 // Gradients arrive in any layout (a sum gives an expanded scalar); libmhla wants a contiguous last axis.
@@ -100,7 +98,7 @@ at::Tensor dense_gradient(const OptionalTensor& gradient, const at::Tensor& q, s
 }
 
 // Gradients of S and z: both or neither (z only with a normaliser), whatever the loss depended on.
-std::pair<OptionalTensor, OptionalTensor> final_gradients(const Call& call, const Gradients& gradients,
+std::pair<OptionalTensor, OptionalTensor> final_gradients(const AttentionCall& call, const Gradients& gradients,
                                                           const Problem& problem) {
   if (!gradients.d_S && !gradients.d_z) return {};
   const auto options = call.q.options().dtype(scalar_type(accumulation_type(problem.dtype)));
@@ -117,48 +115,64 @@ std::pair<OptionalTensor, OptionalTensor> final_gradients(const Call& call, cons
 
 void* data_or_null(const at::Tensor& tensor, bool wanted) { return wanted ? tensor.mutable_data_ptr() : nullptr; }
 
-// Into `kept`, where there is room in it, goes what the backward pass can use.
-ForwardResult run_forward(const Call& call, const at::Tensor& kept) {
+// The tensor is as the problem has it; what else a call promises of its tensors follows from the problem.
+bool has_sizes(const at::Tensor& tensor, const at::Tensor& like, at::ScalarType type, at::IntArrayRef sizes) {
+  return tensor.sizes() == sizes && tensor.scalar_type() == type && tensor.device() == like.device();
+}
+bool are_tokens(const at::Tensor& tensor, const at::Tensor& like, const Problem& p, std::int64_t heads,
+                std::int64_t dim) {
+  return has_sizes(tensor, like, scalar_type(p.dtype), {p.batch, p.partition.tokens(), heads, dim}) &&
+         (dim == 1 || tensor.numel() == 0 || tensor.stride(3) == 1);
+}
+
+}  // namespace
+
+Plan plan_call(const AttentionCall& call, const TorchExecution& execution) {
   const Problem problem = make_problem(call);
   check_state_blocks(call, problem);
-  Place place(call.q);
-  const Plan plan = mhla::plan(problem, place.threads());
-  check_kept("keep", call.keep.guard_int(__FILE__, __LINE__), plan);
-  const Operands operands(call, problem.dtype);
+  return mhla::plan(problem, execution.threads());
+}
+
+bool is_planned(const AttentionCall& call, const Plan& plan, const TorchExecution& execution) {
+  const Problem& p = plan.problem();
+  const at::ScalarType accumulated = scalar_type(accumulation_type(p.dtype));
+  const std::int64_t M = p.mixing_blocks, blocks = p.initial_blocks();
+  const auto is_twin = [&](const OptionalTensor& twin, std::int64_t heads) {
+    return twin.has_value() == p.separate_denominator && (!twin || are_tokens(*twin, call.q, p, heads, p.key_dim));
+  };
+  return mhla_device(call.q) == p.device && (p.device == Device::cuda || execution.threads() == plan.threads()) &&
+         (p.device == Device::cpu || p.dtype != DType::f32 || p.options.float32_products == float32_products()) &&
+         are_tokens(call.q, call.q, p, p.heads, p.key_dim) && are_tokens(call.k, call.q, p, p.kv_heads, p.key_dim) &&
+         are_tokens(call.v, call.q, p, p.kv_heads, p.value_dim) && is_twin(call.q_den, p.heads) &&
+         is_twin(call.k_den, p.kv_heads) &&
+         (p.mixing_per_head ? has_sizes(call.mixing, call.q, call.mixing.scalar_type(), {p.heads, M, M})
+                            : has_sizes(call.mixing, call.q, call.mixing.scalar_type(), {M, M})) &&
+         at::isFloatingType(call.mixing.scalar_type()) &&
+         (!call.initial_S || has_sizes(*call.initial_S, call.q, accumulated,
+                                       {p.sequences(), p.kv_heads, blocks, p.key_dim, p.value_dim})) &&
+         (!call.initial_z ||
+          has_sizes(*call.initial_z, call.q, accumulated, {p.sequences(), p.kv_heads, blocks, p.key_dim}));
+}
+
+// Into `kept`, where there is room in it, goes what the backward pass can use.
+ForwardResult run_forward(const AttentionCall& call, const Plan& plan, TorchExecution& execution,
+                          const at::Tensor& kept) {
+  const Operands operands(call, plan.problem().dtype);
   ForwardResult result = allocate_forward(call);
   auto& [o, S, z] = result;
   const bool state_wanted = call.state_blocks >= 0;
   forward(plan, {.in = operands.inputs(),
                  .o = mutable_view(o),
                  .final_state = {data_or_null(S, state_wanted), data_or_null(z, state_wanted && call.has_normalizer())},
-                 .kept = data_or_null(kept, call.keep > 0),
-                 .run = place.execution(plan.forward_workspace())});
+                 .kept = data_or_null(kept, kept.defined() && kept.numel() > 0),
+                 .run = execution.run(plan.forward_workspace())});
   return result;
 }
 
-}  // namespace
-
-std::int64_t bytes_to_keep(const Call& call) {
-  if (call.cu_seqlens || call.initial_tokens.is_symbolic() || is_symbolic(call.mixing)) return 0;
-  if (is_symbolic(call.q) || is_symbolic(call.k) || is_symbolic(call.v)) return 0;
-  c10::OptionalDeviceGuard device;  // what is kept depends on it
-  if (call.q.is_cuda()) device.reset_device(call.q.device());
-  return static_cast<std::int64_t>(mhla::plan(make_problem(call), 1).kept_bytes());  // the same for any threads
-}
-
-ForwardResult forward_device(const Call& call) { return run_forward(call, {}); }
-
-KeepingResult keeping_device(const Call& call) {
-  const at::Tensor kept = allocate_kept(call);
-  return std::tuple_cat(run_forward(call, kept), std::tuple(kept));
-}
-
-BackwardResult backward_device(const Call& call, const Gradients& gradients) {
-  const Problem problem = make_problem(call);
-  check_state_blocks(call, problem);
+BackwardResult run_backward(const AttentionCall& call, const Plan& plan, TorchExecution& execution,
+                            const Gradients& gradients) {
+  const Problem& problem = plan.problem();
   check_gradients(call, gradients);
-  Place place(call.q);
-  const Plan plan = mhla::plan(problem, place.threads());
   if (gradients.kept) check_kept("kept", gradients.kept->numel(), plan);
   const Operands operands(call, problem.dtype);
   BackwardResult result = allocate_backward(call, gradients);
@@ -181,21 +195,47 @@ BackwardResult backward_device(const Call& call, const Gradients& gradients) {
                   .d_initial = {data_or_null(d_initial_S, call.initial_S.has_value()),
                                 data_or_null(d_initial_z, call.initial_z.has_value())},
                   .kept = gradients.kept && gradients.kept->numel() > 0 ? gradients.kept->const_data_ptr() : nullptr,
-                  .run = place.execution(plan.backward_workspace())});
+                  .run = execution.run(plan.backward_workspace())});
   if (!same_type && gradients.mixing_wanted) d_mixing.copy_(d_mixing_accumulated);
   return result;
 }
 
-ForwardResult forward_meta(const Call& call) {
+std::int64_t bytes_to_keep(const AttentionCall& call) {
+  if (call.cu_seqlens || call.initial_tokens.is_symbolic() || is_symbolic(call.mixing)) return 0;
+  if (is_symbolic(call.q) || is_symbolic(call.k) || is_symbolic(call.v)) return 0;
+  c10::OptionalDeviceGuard device;  // what is kept depends on it
+  if (call.q.is_cuda()) device.reset_device(call.q.device());
+  return static_cast<std::int64_t>(mhla::plan(make_problem(call), 1).kept_bytes());  // the same for any threads
+}
+
+ForwardResult forward_device(const AttentionCall& call) {
+  TorchExecution execution(call.q);
+  return run_forward(call, plan_call(call, execution), execution, {});
+}
+
+KeepingResult keeping_device(const AttentionCall& call, const Keeping& keeping) {
+  TorchExecution execution(call.q);
+  const Plan plan = plan_call(call, execution);
+  const at::Tensor kept = allocate_kept(call, keeping);
+  check_kept("keep", kept.numel(), plan);
+  return std::tuple_cat(run_forward(call, plan, execution, kept), std::tuple(kept));
+}
+
+BackwardResult backward_device(const AttentionCall& call, const Gradients& gradients) {
+  TorchExecution execution(call.q);
+  return run_backward(call, plan_call(call, execution), execution, gradients);
+}
+
+ForwardResult forward_meta(const AttentionCall& call) {
   check_call(call);
   return allocate_forward(call);
 }
 
-KeepingResult keeping_meta(const Call& call) {
-  return std::tuple_cat(forward_meta(call), std::tuple(allocate_kept(call)));
+KeepingResult keeping_meta(const AttentionCall& call, const Keeping& keeping) {
+  return std::tuple_cat(forward_meta(call), std::tuple(allocate_kept(call, keeping)));
 }
 
-BackwardResult backward_meta(const Call& call, const Gradients& gradients) {
+BackwardResult backward_meta(const AttentionCall& call, const Gradients& gradients) {
   check_call(call);
   check_gradients(call, gradients);
   return allocate_backward(call, gradients);

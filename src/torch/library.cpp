@@ -4,33 +4,36 @@
 #include "torch/arguments.hpp"
 
 namespace mhla::dispatch {
+namespace {
 
-ForwardResult call_forward(const Call& call) {
-  static const auto op = c10::Dispatcher::singleton()
-                             .findSchemaOrThrow("mhla::attention", "")
-                             .typed<decltype(forward_kernel<&forward_device>)>();
-  return op.call(call.q, call.k, call.v, call.mixing, call.sizes, call.extents, call.feature_map, call.normalizer,
-                 call.masking, call.algorithm, call.scale, call.eps, call.feature_eps, call.q_den, call.k_den,
-                 call.cu_seqlens, call.initial_S, call.initial_z, call.initial_tokens, call.state_blocks);
+template <auto kFunction>
+auto operator_handle(const char* name) {
+  return c10::Dispatcher::singleton()
+      .findSchemaOrThrow(name, "")
+      .typed<std::remove_pointer_t<std::remove_const_t<decltype(kernel<kFunction>)>>>();
 }
 
-KeepingResult call_keeping(const Call& call) {
-  static const auto op = c10::Dispatcher::singleton()
-                             .findSchemaOrThrow("mhla::attention_keeping", "")
-                             .typed<decltype(forward_kernel<&keeping_device, c10::SymInt>)>();
-  return op.call(call.q, call.k, call.v, call.mixing, call.sizes, call.extents, call.feature_map, call.normalizer,
-                 call.masking, call.algorithm, call.scale, call.eps, call.feature_eps, call.q_den, call.k_den,
-                 call.cu_seqlens, call.initial_S, call.initial_z, call.initial_tokens, call.state_blocks, call.keep);
+template <typename Operator, typename... Structs>
+auto call_operator(const Operator& op, const Structs&... structs) {
+  return std::apply([&](const auto&... arguments) { return op.call(arguments...); },
+                    std::tuple_cat(structs.arguments()...));
 }
 
-BackwardResult call_backward(const Call& call, const Gradients& gradients) {
-  static const auto op = c10::Dispatcher::singleton()
-                             .findSchemaOrThrow("mhla::attention_backward", "")
-                             .typed<decltype(backward_kernel<&backward_device>)>();
-  return op.call(call.q, call.k, call.v, call.mixing, call.sizes, call.extents, call.feature_map, call.normalizer,
-                 call.masking, call.algorithm, call.scale, call.eps, call.feature_eps, call.q_den, call.k_den,
-                 call.cu_seqlens, call.initial_S, call.initial_z, call.initial_tokens, call.state_blocks, gradients.o,
-                 gradients.d_o, gradients.d_S, gradients.d_z, gradients.mixing_wanted, gradients.kept);
+}  // namespace
+
+ForwardResult call_forward(const AttentionCall& call) {
+  static const auto op = operator_handle<&forward_device>("mhla::attention");
+  return call_operator(op, call);
+}
+
+KeepingResult call_keeping(const AttentionCall& call, const Keeping& keeping) {
+  static const auto op = operator_handle<&keeping_device>("mhla::attention_keeping");
+  return call_operator(op, call, keeping);
+}
+
+BackwardResult call_backward(const AttentionCall& call, const Gradients& gradients) {
+  static const auto op = operator_handle<&backward_device>("mhla::attention_backward");
+  return call_operator(op, call, gradients);
 }
 
 TORCH_LIBRARY(mhla, library) {
@@ -40,31 +43,31 @@ TORCH_LIBRARY(mhla, library) {
 }
 
 TORCH_LIBRARY_IMPL(mhla, CPU, library) {
-  library.impl("attention", &forward_kernel<&forward_device>);
-  library.impl("attention_keeping", &forward_kernel<&keeping_device, c10::SymInt>);
-  library.impl("attention_backward", &backward_kernel<&backward_device>);
+  library.impl("attention", kernel<&forward_device>);
+  library.impl("attention_keeping", kernel<&keeping_device>);
+  library.impl("attention_backward", kernel<&backward_device>);
 }
 
 TORCH_LIBRARY_IMPL(mhla, CUDA, library) {
-  library.impl("attention", &forward_kernel<&forward_device>);
-  library.impl("attention_keeping", &forward_kernel<&keeping_device, c10::SymInt>);
-  library.impl("attention_backward", &backward_kernel<&backward_device>);
+  library.impl("attention", kernel<&forward_device>);
+  library.impl("attention_keeping", kernel<&keeping_device>);
+  library.impl("attention_backward", kernel<&backward_device>);
 }
 
 TORCH_LIBRARY_IMPL(mhla, Meta, library) {
-  library.impl("attention", &forward_kernel<&forward_meta>);
-  library.impl("attention_keeping", &forward_kernel<&keeping_meta, c10::SymInt>);
-  library.impl("attention_backward", &backward_kernel<&backward_meta>);
+  library.impl("attention", kernel<&forward_meta>);
+  library.impl("attention_keeping", kernel<&keeping_meta>);
+  library.impl("attention_backward", kernel<&backward_meta>);
 }
 
 TORCH_LIBRARY_IMPL(mhla, Autograd, library) {
-  library.impl("attention", &forward_kernel<&forward_autograd>);
+  library.impl("attention", kernel<&forward_autograd>);
   library.impl("attention_keeping", torch::autograd::autogradNotImplementedFallback());
   library.impl("attention_backward", torch::autograd::autogradNotImplementedFallback());
 }
 
-TORCH_LIBRARY_IMPL(mhla, AutocastCPU, library) { library.impl("attention", &forward_kernel<&forward_autocast_cpu>); }
+TORCH_LIBRARY_IMPL(mhla, AutocastCPU, library) { library.impl("attention", kernel<&forward_autocast_cpu>); }
 
-TORCH_LIBRARY_IMPL(mhla, AutocastCUDA, library) { library.impl("attention", &forward_kernel<&forward_autocast_cuda>); }
+TORCH_LIBRARY_IMPL(mhla, AutocastCUDA, library) { library.impl("attention", kernel<&forward_autocast_cuda>); }
 
 }  // namespace mhla::dispatch

@@ -8,6 +8,7 @@
 
 #include "mhla/torch.hpp"
 #include "mhla/version.hpp"
+#include "torch/checks.hpp"
 
 namespace mhla {
 namespace {
@@ -20,19 +21,10 @@ at::Tensor to_tensor(std::span<const double> values, std::int64_t blocks) {
 
 at::Tensor to_tensor(const std::vector<std::int64_t>& values) { return torch::tensor(values, at::kLong); }
 
-void check_matrix(const at::Tensor& mixing, const char* argument) {
-  if ((mixing.dim() != 2 && mixing.dim() != 3) || mixing.size(-1) != mixing.size(-2)) {
-    throw Error(std::string(argument) + " has shape " + c10::str(mixing.sizes()) + "; it must be [M, M] or [H, M, M]");
-  }
-  if (!at::isFloatingType(mixing.scalar_type())) {
-    throw Error(std::string(argument) + " has dtype " + c10::toString(mixing.scalar_type()) +
-                "; it must be a floating-point type");
-  }
-}
-
 // One dense double matrix of `mixing` per head (one for [M, M]).
 std::vector<at::Tensor> matrices(const at::Tensor& mixing, const char* argument) {
-  check_matrix(mixing, argument);
+  dispatch::check_matrix(mixing, argument);
+  dispatch::check_floating(mixing, argument);
   const at::Tensor dense = mixing.detach().to(at::kCPU, at::kDouble).contiguous();
   return dense.dim() == 3 ? dense.unbind(0) : std::vector<at::Tensor>{dense};
 }
@@ -95,7 +87,8 @@ at::Tensor extend_causal_mixing_op(const at::Tensor& mixing, std::int64_t blocks
 
 // The same without waiting for the device: a training step must not.
 void project_on_device(const at::Tensor& mixing, bool normalize_rows, double low, double high) {
-  check_matrix(mixing, "mixing");
+  dispatch::check_matrix(mixing, "mixing");
+  dispatch::check_floating(mixing, "mixing");
   if (!(low <= high)) throw Error("low is " + std::to_string(low) + "; it may be at most " + std::to_string(high));
   at::Tensor values = mixing.to(at::kDouble).clamp(low, high);
   if (normalize_rows) {

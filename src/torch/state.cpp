@@ -10,17 +10,7 @@
 namespace mhla {
 namespace {
 
-using dispatch::check_token_tensor;
-
-// Methods of custom classes turn unknown exceptions into Python's RuntimeError; this one becomes a ValueError.
-template <typename Body>
-auto with_value_errors(Body&& body) {
-  try {
-    return body();
-  } catch (const Error& error) {
-    C10_THROW_ERROR(ValueError, error.what());
-  }
-}
+using dispatch::with_value_errors;
 
 class StateHolder : public torch::CustomClassHolder {
  public:
@@ -32,12 +22,7 @@ class StateHolder : public torch::CustomClassHolder {
                                                 const std::string& feature_map, const std::string& normalizer,
                                                 double scale, double eps, double feature_eps,
                                                 const std::string& beyond) {
-    if ((mixing.dim() != 2 && mixing.dim() != 3) || mixing.size(-1) != mixing.size(-2)) {
-      throw Error("mixing has shape " + c10::str(mixing.sizes()) + "; it must be [M, M] or [H, M, M]");
-    }
-    if (mixing.dim() == 3 && mixing.size(0) != heads) {
-      throw Error("mixing has heads " + std::to_string(mixing.size(0)) + "; it must be " + std::to_string(heads));
-    }
+    dispatch::check_matrix(mixing, "mixing", heads);
     const StateConfig config{.dtype = parse_dtype(dtype),
                              .batch = batch,
                              .heads = heads,
@@ -62,7 +47,7 @@ class StateHolder : public torch::CustomClassHolder {
   // [batch, tokens, heads, width] tensors.
   at::Tensor prefill(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
     const StateConfig& config = state_.config();
-    check_token_tensor(q, "q");
+    dispatch::check_tokens(q, "q");
     check(q, "q", q.size(1), config.heads, config.key_dim);
     check(k, "k", q.size(1), config.kv_heads, config.key_dim);
     check(v, "v", q.size(1), config.kv_heads, config.value_dim);
@@ -98,8 +83,8 @@ class StateHolder : public torch::CustomClassHolder {
 
   static c10::intrusive_ptr<StateHolder> restore(const at::Tensor& bytes) {
     if (bytes.scalar_type() != at::kByte || bytes.dim() != 1) {
-      throw Error("bytes is a " + std::string(c10::toString(bytes.scalar_type())) + " tensor with " +
-                  std::to_string(bytes.dim()) + " axes; it must be uint8 with 1");
+      dispatch::refuse("bytes is a ", bytes.scalar_type(), " tensor with ", bytes.dim(),
+                       " axes; it must be uint8 with 1");
     }
     const at::Tensor dense = bytes.to(at::kCPU).contiguous();
     return c10::make_intrusive<StateHolder>(
@@ -112,24 +97,17 @@ class StateHolder : public torch::CustomClassHolder {
  private:
   static at::Tensor with_token_axis(const at::Tensor& tensor, const std::string& argument) {
     if (tensor.dim() != 3) {
-      throw Error(argument + " has " + std::to_string(tensor.dim()) + " axes; it must be 3, [batch, heads, width]");
+      dispatch::refuse(argument, " has ", tensor.dim(), " axes; it must be 3, [batch, heads, width]");
     }
     return tensor.unsqueeze(1);
   }
 
   void check(const at::Tensor& tensor, const std::string& argument, std::int64_t tokens, std::int64_t heads,
              std::int64_t dim) const {
-    check_token_tensor(tensor, argument);
-    const std::array<std::int64_t, 4> expected{state_.config().batch, tokens, heads, dim};
-    if (tensor.sizes() != at::IntArrayRef(expected)) {
-      throw Error(argument + " has shape " + c10::str(tensor.sizes()) + "; it must be " +
-                  c10::str(at::IntArrayRef(expected)));
-    }
-    if (dispatch::dtype_of(tensor, argument) != state_.config().dtype) {
-      throw Error(argument + " has dtype " + c10::toString(tensor.scalar_type()) + "; it must be that of the state, " +
-                  c10::toString(dispatch::scalar_type(state_.config().dtype)));
-    }
-    if (!tensor.device().is_cpu()) throw Error(argument + " has device " + tensor.device().str() + "; it must be cpu");
+    dispatch::check_tokens(tensor, argument);
+    dispatch::check_shape(tensor, argument, at::IntArrayRef({state_.config().batch, tokens, heads, dim}));
+    dispatch::check_dtype(tensor, argument, dispatch::scalar_type(state_.config().dtype), "that of the state, ");
+    dispatch::check_device(tensor, argument, at::kCPU);
   }
 
   State state_;

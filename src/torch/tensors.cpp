@@ -1,68 +1,47 @@
 // Checks, allocations and views of tensors.hpp.
 #include "torch/tensors.hpp"
 
-#include <sstream>
-
 namespace mhla::dispatch {
 namespace {
-
-template <typename... Parts>
-[[noreturn]] void fail(const Parts&... parts) {
-  std::ostringstream text;
-  (text << ... << parts);
-  throw Error(text.str());
-}
 
 void check_size(const at::Tensor& tensor, std::string_view argument, int axis, const char* axis_name,
                 const c10::SymInt& expected, const char* why) {
   if (tensor.sym_size(axis) != expected) {
-    fail(argument, " has ", axis_name, " ", tensor.sym_size(axis), " (axis ", axis, "); it must be ", expected, ", ",
-         why);
+    refuse(argument, " has ", axis_name, " ", tensor.sym_size(axis), " (axis ", axis, "); it must be ", expected, ", ",
+           why);
   }
 }
 
 void check_same_kind(const at::Tensor& tensor, std::string_view argument, const at::Tensor& q) {
-  if (tensor.scalar_type() != q.scalar_type()) {
-    fail(argument, " has dtype ", tensor.scalar_type(), "; it must be that of q, ", q.scalar_type());
-  }
-  if (tensor.device() != q.device()) {
-    fail(argument, " has device ", tensor.device(), "; it must be that of q, ", q.device());
-  }
+  check_dtype(tensor, argument, q.scalar_type(), "that of q, ");
+  check_device(tensor, argument, q.device(), "that of q, ");
 }
 
-void check_mixing(const Call& call) {
+void check_mixing(const AttentionCall& call) {
   const at::Tensor& mixing = call.mixing;
   if (mixing.dim() != 2 && mixing.dim() != 3) {
-    fail("mixing has ", mixing.dim(), " axes; it must be [M, M] or [H, M, M]");
+    refuse("mixing has ", mixing.dim(), " axes; it must be [M, M] or [H, M, M]");
   }
-  if (!at::isFloatingType(mixing.scalar_type())) {
-    fail("mixing has dtype ", mixing.scalar_type(), "; it must be a floating-point type");
-  }
-  if (mixing.device() != call.q.device()) {
-    fail("mixing has device ", mixing.device(), "; it must be that of q, ", call.q.device());
-  }
+  check_floating(mixing, "mixing");
+  check_device(mixing, "mixing", call.q.device(), "that of q, ");
   if (mixing.sym_size(-1) != mixing.sym_size(-2)) {
-    fail("mixing is ", mixing.sym_size(-2), " x ", mixing.sym_size(-1), "; it must be a square matrix");
+    refuse("mixing is ", mixing.sym_size(-2), " x ", mixing.sym_size(-1), "; it must be a square matrix");
   }
   if (mixing.dim() == 3) check_size(mixing, "mixing", 0, "heads", call.q.sym_size(2), "heads of q");
 }
 
-c10::SymInt state_rows(const Call& call) {
+c10::SymInt state_rows(const AttentionCall& call) {
   return call.cu_seqlens ? call.cu_seqlens->sym_size(0) - 1 : call.q.sym_size(0);
 }
 
-void check_state_tensor(const Call& call, const at::Tensor& state, std::string_view argument, int axes) {
+void check_state_tensor(const AttentionCall& call, const at::Tensor& state, std::string_view argument, int axes) {
   if (state.dim() != axes) {
-    fail(argument, " has ", state.dim(), " axes; it must be ",
-         axes == 5 ? "[B, H, blocks, Dk, Dv]" : "[B, H, blocks, Dk]");
+    refuse(argument, " has ", state.dim(), " axes; it must be ",
+           axes == 5 ? "[B, H, blocks, Dk, Dv]" : "[B, H, blocks, Dk]");
   }
   const at::ScalarType expected = scalar_type(accumulation_type(dtype_of(call.q, "q")));
-  if (state.scalar_type() != expected) {
-    fail(argument, " has dtype ", state.scalar_type(), "; it must be the accumulation type of q, ", expected);
-  }
-  if (state.device() != call.q.device()) {
-    fail(argument, " has device ", state.device(), "; it must be that of q, ", call.q.device());
-  }
+  check_dtype(state, argument, expected, "the accumulation type of q, ");
+  check_device(state, argument, call.q.device(), "that of q, ");
   check_size(state, argument, 0, "sequences", state_rows(call), "batch of q, or packed sequences");
   check_size(state, argument, 1, "heads", call.k.sym_size(2), "heads of k");
   const c10::SymInt extent = call.extents.empty() ? 1 : call.extents[0];
@@ -71,27 +50,27 @@ void check_state_tensor(const Call& call, const at::Tensor& state, std::string_v
   if (axes == 5) check_size(state, argument, 4, "value width", call.v.sym_size(3), "value width of v");
 }
 
-void check_initial_state(const Call& call) {
-  if (call.initial_tokens < 0) fail("initial_tokens is ", call.initial_tokens, "; it must be at least 0");
+void check_initial_state(const AttentionCall& call) {
+  if (call.initial_tokens < 0) refuse("initial_tokens is ", call.initial_tokens, "; it must be at least 0");
   if (call.initial_tokens > 0 && !call.initial_S)
-    fail("initial_S is missing; it must be given with initial_tokens > 0");
+    refuse("initial_S is missing; it must be given with initial_tokens > 0");
   if (call.initial_S) check_state_tensor(call, *call.initial_S, "initial_S", 5);
-  if (!call.has_normalizer() && call.initial_z) fail("initial_z is given; it must not be with normalizer 'none'");
+  if (!call.has_normalizer() && call.initial_z) refuse("initial_z is given; it must not be with normalizer 'none'");
   if (call.has_normalizer() && call.initial_S && !call.initial_z) {
-    fail("initial_z is missing; it must be given beside initial_S with normalizer '", call.normalizer, "'");
+    refuse("initial_z is missing; it must be given beside initial_S with normalizer '", call.normalizer, "'");
   }
-  if (call.initial_z && !call.initial_S) fail("initial_S is missing; it must be given beside initial_z");
+  if (call.initial_z && !call.initial_S) refuse("initial_S is missing; it must be given beside initial_z");
   if (call.initial_z) check_state_tensor(call, *call.initial_z, "initial_z", 4);
 }
 
-void check_cu_seqlens(const Call& call) {
+void check_cu_seqlens(const AttentionCall& call) {
   if (!call.cu_seqlens) return;
   const at::Tensor& offsets = *call.cu_seqlens;
-  if (offsets.dim() != 1) fail("cu_seqlens has ", offsets.dim(), " axes; it must be 1");
+  if (offsets.dim() != 1) refuse("cu_seqlens has ", offsets.dim(), " axes; it must be 1");
   if (offsets.scalar_type() != at::kLong && offsets.scalar_type() != at::kInt) {
-    fail("cu_seqlens has dtype ", offsets.scalar_type(), "; it must be int64 or int32");
+    refuse("cu_seqlens has dtype ", offsets.scalar_type(), "; it must be int64 or int32");
   }
-  if (offsets.sym_size(0) < 2) fail("cu_seqlens has ", offsets.sym_size(0), " entries; it must be at least 2");
+  if (offsets.sym_size(0) < 2) refuse("cu_seqlens has ", offsets.sym_size(0), " entries; it must be at least 2");
 }
 
 at::Tensor like(const at::Tensor& tensor) { return at::empty_symint(tensor.sym_sizes(), tensor.options()); }
@@ -111,47 +90,7 @@ at::Tensor like(const OptionalTensor& tensor, const at::Tensor& q) {
 
 }  // namespace
 
-DType dtype_of(const at::Tensor& tensor, std::string_view argument) {
-  switch (tensor.scalar_type()) {
-    case at::kFloat:
-      return DType::f32;
-    case at::kDouble:
-      return DType::f64;
-    case at::kBFloat16:
-      return DType::bf16;
-    case at::kHalf:
-      return DType::f16;
-    default:
-      fail(argument, " has dtype ", tensor.scalar_type(), "; it must be float32, float64, bfloat16 or float16");
-  }
-}
-
-at::ScalarType scalar_type(DType dtype) {
-  switch (dtype) {
-    case DType::f32:
-      return at::kFloat;
-    case DType::f64:
-      return at::kDouble;
-    case DType::bf16:
-      return at::kBFloat16;
-    case DType::f16:
-      return at::kHalf;
-  }
-  fail("dtype is not one of float32, float64, bfloat16, float16");
-}
-
-void check_token_tensor(const at::Tensor& tensor, std::string_view argument) {
-  if (tensor.layout() != at::kStrided) fail(argument, " has layout ", tensor.layout(), "; it must be a dense tensor");
-  if (tensor.dim() != 4) {
-    fail(argument, " has ", tensor.dim(), " axes; it must be 4, [batch, tokens, heads, width]");
-  }
-  dtype_of(tensor, argument);
-  if (tensor.sym_size(3) > 1 && tensor.sym_numel() > 0 && tensor.sym_stride(3) != 1) {
-    fail(argument, " has stride ", tensor.sym_stride(3), "; the last axis must be contiguous, stride 1");
-  }
-}
-
-Options check_call(const Call& call) {
+Options check_call(const AttentionCall& call) {
   const Options options{.feature_map = parse_feature_map(call.feature_map),
                         .normalizer = parse_normalizer(call.normalizer),
                         .masking = parse_masking(call.masking),
@@ -160,9 +99,9 @@ Options check_call(const Call& call) {
                         .eps = call.eps,
                         .feature_eps = call.feature_eps};
   const at::Tensor& q = call.q;
-  check_token_tensor(q, "q");
-  check_token_tensor(call.k, "k");
-  check_token_tensor(call.v, "v");
+  check_tokens(q, "q");
+  check_tokens(call.k, "k");
+  check_tokens(call.v, "v");
   check_same_kind(call.k, "k", q);
   check_same_kind(call.v, "v", q);
   check_size(call.k, "k", 0, "batch", q.sym_size(0), "batch of q");
@@ -173,64 +112,63 @@ Options check_call(const Call& call) {
   check_size(call.v, "v", 2, "heads", call.k.sym_size(2), "heads of k");
   const c10::SymInt heads = q.sym_size(2), kv_heads = call.k.sym_size(2);
   if (kv_heads < 1 || heads % kv_heads != 0) {
-    fail("k has heads ", kv_heads, " (axis 2); it must be a divisor of the heads of q, ", heads);
+    refuse("k has heads ", kv_heads, " (axis 2); it must be a divisor of the heads of q, ", heads);
   }
   for (const auto& [tensor, argument, twin] :
        {std::tuple(&call.q_den, "q_den", &q), std::tuple(&call.k_den, "k_den", &call.k)}) {
     if (!tensor->has_value()) continue;
-    if (!call.has_normalizer()) fail(argument, " is given; it must not be with normalizer 'none'");
-    check_token_tensor(**tensor, argument);
+    if (!call.has_normalizer()) refuse(argument, " is given; it must not be with normalizer 'none'");
+    check_tokens(**tensor, argument);
     check_same_kind(**tensor, argument, q);
     for (int axis = 0; axis < 4; ++axis) {
       check_size(**tensor, argument, axis, "size", twin->sym_size(axis), "as the tensor it replaces");
     }
   }
   if (call.q_den.has_value() != call.k_den.has_value()) {
-    fail(call.q_den ? "k_den" : "q_den", " is missing; it must be given beside ", call.q_den ? "q_den" : "k_den");
+    refuse(call.q_den ? "k_den" : "q_den", " is missing; it must be given beside ", call.q_den ? "q_den" : "k_den");
   }
   if (call.sizes.size() != call.extents.size() || call.sizes.empty()) {
-    fail("partition has ", call.sizes.size(), " sizes and ", call.extents.size(),
-         " extents; it must be one to three of each");
+    refuse("partition has ", call.sizes.size(), " sizes and ", call.extents.size(),
+           " extents; it must be one to three of each");
   }
   for (const std::int64_t extent : call.extents) {
-    if (extent < 1) fail("partition has a block extent of ", extent, "; it must be at least 1");
+    if (extent < 1) refuse("partition has a block extent of ", extent, "; it must be at least 1");
   }
   c10::SymInt tokens = 1;
   for (const c10::SymInt& size : call.sizes) tokens = tokens * size;
   if (tokens != q.sym_size(1)) {
-    fail("partition has ", tokens, " tokens; it must be ", q.sym_size(1), " (tokens of q, axis 1)");
+    refuse("partition has ", tokens, " tokens; it must be ", q.sym_size(1), " (tokens of q, axis 1)");
   }
   check_mixing(call);
   check_cu_seqlens(call);
   check_initial_state(call);
-  if (call.keep < 0) fail("keep is ", call.keep, "; it must be the bytes to keep for the backward pass, or 0");
-  if (call.state_blocks < -1) fail("state_blocks is ", call.state_blocks, "; it must be -1 (none) or more");
+  if (call.state_blocks < -1) refuse("state_blocks is ", call.state_blocks, "; it must be -1 (none) or more");
   return options;
 }
 
-void check_gradients(const Call& call, const Gradients& gradients) {
+void check_gradients(const AttentionCall& call, const Gradients& gradients) {
   if (call.has_normalizer() && !gradients.o) {
-    fail("o is missing; it must be the forward output with normalizer '", call.normalizer, "'");
+    refuse("o is missing; it must be the forward output with normalizer '", call.normalizer, "'");
   }
   for (const auto& [tensor, argument] : {std::pair(&gradients.o, "o"), std::pair(&gradients.d_o, "d_o")}) {
     if (!tensor->has_value()) continue;
-    if ((*tensor)->dim() != 4) fail(argument, " has ", (*tensor)->dim(), " axes; it must be 4, as the output has");
+    if ((*tensor)->dim() != 4) refuse(argument, " has ", (*tensor)->dim(), " axes; it must be 4, as the output has");
     check_same_kind(**tensor, argument, call.q);
     for (int axis = 0; axis < 3; ++axis) {
       check_size(**tensor, argument, axis, "size", call.q.sym_size(axis), "as the output has");
     }
     check_size(**tensor, argument, 3, "value width", call.v.sym_size(3), "value width of v");
   }
-  if (gradients.o) check_token_tensor(*gradients.o, "o");
+  if (gradients.o) check_tokens(*gradients.o, "o");
   if (!gradients.kept) return;
   const at::Tensor& kept = *gradients.kept;
   if (kept.scalar_type() != at::kByte || kept.device() != call.q.device() || kept.dim() != 1 || !kept.is_contiguous()) {
-    fail("kept is a ", kept.dtype().name(), " tensor of ", kept.dim(), " axes on ", kept.device(),
-         "; it must be what attention_keeping returned: contiguous bytes beside q");
+    refuse("kept is a ", kept.dtype().name(), " tensor of ", kept.dim(), " axes on ", kept.device(),
+           "; it must be what attention_keeping returned: contiguous bytes beside q");
   }
 }
 
-ForwardResult allocate_forward(const Call& call) {
+ForwardResult allocate_forward(const AttentionCall& call) {
   const at::Tensor& q = call.q;
   const c10::SymInt value_dim = call.v.sym_size(3);
   at::Tensor o = at::empty_symint({q.sym_size(0), q.sym_size(1), q.sym_size(2), value_dim}, q.options());
@@ -245,9 +183,13 @@ ForwardResult allocate_forward(const Call& call) {
   return {o, S, z};
 }
 
-at::Tensor allocate_kept(const Call& call) { return at::empty_symint({call.keep}, call.q.options().dtype(at::kByte)); }
+at::Tensor allocate_kept(const AttentionCall& call, const Keeping& keeping) {
+  if (keeping.bytes < 0)
+    refuse("keep is ", keeping.bytes, "; it must be the bytes to keep for the backward pass, or 0");
+  return at::empty_symint({keeping.bytes}, call.q.options().dtype(at::kByte));
+}
 
-BackwardResult allocate_backward(const Call& call, const Gradients& gradients) {
+BackwardResult allocate_backward(const AttentionCall& call, const Gradients& gradients) {
   return {like(call.q),
           like(call.k),
           like(call.v),

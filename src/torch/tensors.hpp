@@ -1,28 +1,21 @@
-// Checks and allocations shared by the real and the meta kernels, and the step from at::Tensor to libmhla's views.
+// Checks of a call and allocations, shared by the real and the meta kernels, and the step from at::Tensor to libmhla's
+// views.
 #pragma once
-
-#include <memory>
-#include <string_view>
 
 #include "mhla/attention.hpp"
 #include "torch/arguments.hpp"
+#include "torch/checks.hpp"
 
 namespace mhla::dispatch {
 
-DType dtype_of(const at::Tensor& tensor, std::string_view argument);
-at::ScalarType scalar_type(DType dtype);
-
-// Throws an Error naming the argument unless `tensor` is a dense [B, N, H, D] tensor with contiguous last axis.
-void check_token_tensor(const at::Tensor& tensor, std::string_view argument);
-
 // Everything about a call that can be seen without reading data. Works on symbolic sizes too. Returns its options.
-Options check_call(const Call& call);
-void check_gradients(const Call& call, const Gradients& gradients);
+Options check_call(const AttentionCall& call);
+void check_gradients(const AttentionCall& call, const Gradients& gradients);
 
 // Outputs with the right shapes, uninitialised.
-ForwardResult allocate_forward(const Call& call);
-at::Tensor allocate_kept(const Call& call);
-BackwardResult allocate_backward(const Call& call, const Gradients& gradients);
+ForwardResult allocate_forward(const AttentionCall& call);
+at::Tensor allocate_kept(const AttentionCall& call, const Keeping& keeping);
+BackwardResult allocate_backward(const AttentionCall& call, const Gradients& gradients);
 
 ConstTensor const_view(const at::Tensor& tensor);
 ConstTensor const_view(const OptionalTensor& tensor);

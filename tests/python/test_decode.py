@@ -183,9 +183,9 @@ def test_wrong_tensors_are_named_and_change_nothing(method, change, message):
 
 def test_wrong_memory_is_named():
     q, k, v, mixing = random_tokens(1, "cpu")
-    for part, name in ((0, "S"), (3, "P_z"), (9, "tokens")):
+    for name in ("S", "P_z", "tokens"):
         state = make_state(mixing)
-        state._memory[part] = state._memory[part][:1]
+        state._memory = state._memory._replace(**{name: getattr(state._memory, name)[:1]})
         with pytest.raises(ValueError, match=rf"^memory\.{name} has shape"):
             state.step(q, k, v)
 

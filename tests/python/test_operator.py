@@ -189,3 +189,35 @@ def test_results_do_not_depend_on_the_number_of_threads():
 def test_no_tokens_give_an_empty_output(device):
     q = torch.zeros(2, 0, 3, 4, device=device)
     assert mhla.attention(q, q, q, torch.ones(0, 0, device=device), partition=4).shape == (2, 0, 3, 4)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_gradients_do_not_depend_on_what_changes_between_the_passes(causal, device):
+    """The backward pass goes on with the plan of the forward pass only where it still holds."""
+    partition = mhla.Partition.line(40, 8)
+    inputs = random_inputs(partition, batch=1, key_dim=16, value_dim=16, device=device)
+    leaves = [x.float().requires_grad_() for x in inputs]
+
+    def other_strides(x):
+        return x.transpose(1, 2).contiguous().transpose(1, 2) if x.ndim == 4 else x
+
+    def gradients(unpack=lambda x: x, threads=1):
+        with torch.autograd.graph.saved_tensors_hooks(lambda x: x, unpack):
+            o = mhla.attention(*leaves, partition=partition, causal=causal)
+        before = torch.get_num_threads()
+        torch.set_num_threads(threads)
+        try:
+            return torch.autograd.grad(o.square().sum(), leaves)
+        finally:
+            torch.set_num_threads(before)
+
+    expected = gradients()
+    for actual in (gradients(other_strides), gradients(threads=3)):
+        assert all(torch.equal(one, two) for one, two in zip(actual, expected, strict=True))
+    with torch.profiler.profile() as profile:
+        profiled = gradients()
+    assert all(torch.equal(one, two) for one, two in zip(profiled, expected, strict=True))
+    assert {"mhla::attention", "mhla::attention_backward"} <= {event.key for event in profile.key_averages()}
+    for wrong in (lambda x: x[:, :1], lambda x: x.double() if x.is_floating_point() else x):
+        with pytest.raises((ValueError, RuntimeError), match="it must be"):
+            gradients(wrong)

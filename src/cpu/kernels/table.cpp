@@ -21,7 +21,7 @@ const Kernels<T>& table() {
       .add_outer = add_outer<T>,
       .scale_rows = scale_rows<T>,
       .add_scaled = add_scaled<T>,
-      .decode_head = decode_head<T>,
+      .stream_token = stream_token<T>,
   };
   return kTable;
 }

@@ -38,6 +38,6 @@ template <typename T>
 void add_scaled(std::int64_t n, T factor, const T* from, T* to);
 
 template <typename T>
-void decode_head(const Decode<T>& d);
+void stream_token(const StreamToken<T>& d);
 
 }  // namespace mhla::cpu::MHLA_ISA

@@ -115,7 +115,7 @@ DecodeParams<E, A> make_params(const DecodeConfig& config, const DecodeArgs& arg
   c.by_kv_heads = Divider(c.kv_heads);
   c.by_queries = Divider(c.queries);
   c.by_block_size = Divider(c.block_size);
-  c.policy = policy_of(config);
+  c.policy = kept_blocks(config);
   c.feature = {config.options.feature_map, config.options.feature_eps};
   const bool is_relu = config.options.feature_map == FeatureMap::relu;
   c.is_floor = config.options.feature_eps == 0 && (is_relu || config.options.feature_map == FeatureMap::identity);

@@ -51,7 +51,7 @@ struct DecodeParams {
   int queries, mixed_in_group;  // query heads that share a P; P's that share S
   Divider by_kv_heads, by_splits, by_queries, by_block_size;
   bool mixing_per_head;
-  DecodePolicy policy;
+  KeptBlocks policy;
   Feature feature;
   bool is_floor;  // phi(x) = max(x, floor)
   T floor, scale, eps;
@@ -124,7 +124,7 @@ __device__ std::int64_t block_of(const DecodeParams<E, A>& c, std::int64_t token
 }
 
 // The part of a step that falls into one block: tokens [first, first + count) of the step are rows [filled, filled +
-// count) of the block; see piece_of().
+// count) of the block.
 struct Piece {
   int filled = 0, first = 0, count = 0;
 

@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "cpu/algorithms.hpp"
-#include "cpu/call.hpp"
 #include "cpu/causal_chunk.hpp"
-#include "cpu/denominator.hpp"
-#include "cpu/kept.hpp"
+#include "cpu/cpu_call.hpp"
 #include "cpu/stages.hpp"
-#include "cpu/state_tensors.hpp"
+#include "cpu/summary/denominator.hpp"
+#include "cpu/summary/kept.hpp"
+#include "cpu/summary/state_tensors.hpp"
 
 namespace mhla::cpu::summary {
 namespace {
@@ -29,7 +29,7 @@ struct Scratch {
   T* running_z;
   T* strip;
 
-  Scratch(Workspace& w, const Call<T>& call)
+  Scratch(Workspace& w, const CpuCall<T>& call)
       : q(w, call.p.key_dim), k(w, call.p.key_dim), v(w, call.p.value_dim), o(w, call.p.value_dim),
         q_den(w, call.p.key_dim), k_den(w, call.p.key_dim), causal(w, call.p.key_dim),
         denominator(w.take<T>(kTileTokens)), running_z(w.take<T>(padded<T>(call.p.key_dim))),
@@ -39,7 +39,7 @@ struct Scratch {
 template <typename T>
 class Forward {
  public:
-  Forward(const Call<T>& call, const ForwardArgs* args, Workspace& w, Team team)
+  Forward(const CpuCall<T>& call, const ForwardArgs* args, Workspace& w, Team team)
       : call_(call), args_(args), team_(team), kernel_(call.kernel), M_(call.most_blocks()),
         stride_(summary_stride<T>(call.p.key_dim, call.p.value_dim)), S_(w.take<T>(M_ * stride_)),
         mixed_(call.group == 1 ? S_ + call.layout.first_block() * stride_
@@ -66,7 +66,7 @@ class Forward {
     if (final_.has_S()) store_final_state();
     for (std::int64_t h = kv_ * call_.group; h < (kv_ + 1) * call_.group; ++h) {
       if (h == kv_ * call_.group || call_.p.mixing_per_head || call_.token_causal) mix_summaries(h);
-      if (call_.has_authors_denominator()) reference_denominators(h);
+      if (call_.has_authors_denominator()) authors_denominators(h);
       team_.for_each(blocks_, [&](int worker, std::int64_t b) {
         if (call_.token_causal)
           read_out_causal(scratch_[worker], b, h);
@@ -150,7 +150,7 @@ class Forward {
     if (call_.has_paper_denominator()) denominator_.mix_z(block_mixing_, strips_.front());
   }
 
-  void reference_denominators(std::int64_t head) {
+  void authors_denominators(std::int64_t head) {
     team_.for_each(blocks_, [&](int worker, std::int64_t b) {
       auto& scratch = scratch_[worker];
       denominator_.clear_slots(b);
@@ -214,7 +214,7 @@ class Forward {
     call_.store(args_->o, *s_, head, chunk, scratch.o, scratch.denominator);
   }
 
-  const Call<T>& call_;
+  const CpuCall<T>& call_;
   const ForwardArgs* args_;
   Team team_;
   const Kernels<T>& kernel_;
@@ -242,12 +242,12 @@ class Forward {
 
 template <typename T>
 std::size_t kept_bytes(const Problem& problem) {
-  return Kept<T>::bytes(Call<T>(problem));
+  return Kept<T>::bytes(CpuCall<T>(problem));
 }
 
 template <typename T>
 std::size_t forward_workspace(const Problem& problem, int threads) {
-  const Call<T> call(problem);
+  const CpuCall<T> call(problem);
   const Schedule schedule(call.units(), threads);
   Workspace measure;
   for (int i = 0; i < schedule.side_by_side; ++i) Forward<T>(call, nullptr, measure, Team(serial(), schedule.per_unit));
@@ -256,7 +256,7 @@ std::size_t forward_workspace(const Problem& problem, int threads) {
 
 template <typename T>
 void forward(const Problem& problem, const ForwardArgs& args, const Parallel& parallel, int threads) {
-  const Call<T> call(problem);
+  const CpuCall<T> call(problem);
   const Schedule schedule(call.units(), threads);
   Workspace workspace(args.run.workspace);
   std::deque<Forward<T>> forwards;

@@ -1,16 +1,15 @@
 // Streaming: one token at one head. P and C are read once and C is written once, in strips of columns whose part of
 // v and o stays in registers.
-#include "cpu/decode.hpp"
-
 #include "cpu/kernels/simd.hpp"
 #include "cpu/kernels/table.hpp"
+#include "cpu/stream/token.hpp"
 
 namespace mhla::cpu::MHLA_ISA {
 namespace {
 
 // Columns [column, column + Vectors * kLanes) of query head g; the first query head adds the token to C.
 template <int Vectors, bool Update, typename T>
-void strip(const Decode<T>& d, std::int64_t g, std::int64_t column) {
+void strip(const StreamToken<T>& d, std::int64_t g, std::int64_t column) {
   const T* q = d.q + g * d.key_dim;
   const T* P = d.P + g * d.P_stride + column;
   T* C = d.C + column;
@@ -30,7 +29,7 @@ void strip(const Decode<T>& d, std::int64_t g, std::int64_t column) {
 }
 
 template <bool Update, typename T>
-void single_column(const Decode<T>& d, std::int64_t g, std::int64_t column) {
+void single_column(const StreamToken<T>& d, std::int64_t g, std::int64_t column) {
   const T* P = d.P + g * d.P_stride;
   const T weight = d.weight[g * d.weight_stride];
   T o = 0;
@@ -43,7 +42,7 @@ void single_column(const Decode<T>& d, std::int64_t g, std::int64_t column) {
 }
 
 template <bool Update, typename T>
-void query_head(const Decode<T>& d, std::int64_t g) {
+void query_head(const StreamToken<T>& d, std::int64_t g) {
   constexpr int kWide = kVectorBytes >= 64 ? 8 : 4;  // v and o fill half of the registers
   std::int64_t column = 0;
   for (; column + kWide * kLanes<T> <= d.value_dim; column += kWide * kLanes<T>) strip<kWide, Update>(d, g, column);
@@ -55,12 +54,12 @@ void query_head(const Decode<T>& d, std::int64_t g) {
 }  // namespace
 
 template <typename T>
-void decode_head(const Decode<T>& d) {
+void stream_token(const StreamToken<T>& d) {
   query_head<true>(d, 0);
   for (std::int64_t g = 1; g < d.queries; ++g) query_head<false>(d, g);
 }
 
-template void decode_head(const Decode<float>&);
-template void decode_head(const Decode<double>&);
+template void stream_token(const StreamToken<float>&);
+template void stream_token(const StreamToken<double>&);
 
 }  // namespace mhla::cpu::MHLA_ISA

@@ -74,9 +74,9 @@ struct Tile {
 };
 
 template <typename T>
-class Call {
+class CpuCall {
  public:
-  explicit Call(const Problem& problem)
+  explicit CpuCall(const Problem& problem)
       : p(problem), layout(problem), kernel(kernels<T>()),
         query_features{p.options.feature_map, p.options.scale, p.options.feature_eps},
         key_features{p.options.feature_map, 1.0, p.options.feature_eps}, group(p.heads / p.kv_heads),

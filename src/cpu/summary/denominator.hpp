@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "cpu/call.hpp"
+#include "cpu/cpu_call.hpp"
 #include "cpu/stages.hpp"
 
 namespace mhla::cpu {
@@ -15,7 +15,7 @@ namespace mhla::cpu {
 template <typename T>
 class Denominator {
  public:
-  Denominator(Workspace& w, const Call<T>& call, std::int64_t blocks)
+  Denominator(Workspace& w, const CpuCall<T>& call, std::int64_t blocks)
       : kernel_(call.kernel), eps_(static_cast<T>(call.p.options.eps)), dim_(call.p.key_dim), width_(padded<T>(dim_)),
         slot_width_(padded<T>(call.layout.capacity())) {
     if (!call.has_denominator()) return;

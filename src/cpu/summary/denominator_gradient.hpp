@@ -7,16 +7,16 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "cpu/call.hpp"
-#include "cpu/denominator.hpp"
+#include "cpu/cpu_call.hpp"
 #include "cpu/stages.hpp"
+#include "cpu/summary/denominator.hpp"
 
 namespace mhla::cpu {
 
 template <typename T>
 class DenominatorGradient {
  public:
-  DenominatorGradient(Workspace& w, const Call<T>& call, const Denominator<T>& forward, std::int64_t blocks)
+  DenominatorGradient(Workspace& w, const CpuCall<T>& call, const Denominator<T>& forward, std::int64_t blocks)
       : kernel_(call.kernel), forward_(forward) {
     if (!call.has_denominator()) return;
     d_z_ = w.take<T>(blocks * forward.z_width());

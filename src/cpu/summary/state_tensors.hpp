@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "cpu/call.hpp"
+#include "cpu/cpu_call.hpp"
 #include "cpu/kernels.hpp"
 
 namespace mhla::cpu {
@@ -16,7 +16,7 @@ class StateTensors {
  public:
   using Element = std::conditional_t<std::is_const_v<std::remove_pointer_t<Pointer>>, const T, T>;
 
-  StateTensors(const Call<T>& call, const BasicSummaries<Pointer>& tensors, std::int64_t blocks)
+  StateTensors(const CpuCall<T>& call, const BasicSummaries<Pointer>& tensors, std::int64_t blocks)
       : tensors_(tensors), blocks_(blocks), kv_heads_(call.p.kv_heads), key_dim_(call.p.key_dim),
         value_dim_(call.p.value_dim) {}
 

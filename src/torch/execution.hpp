@@ -14,9 +14,9 @@ namespace mhla::dispatch {
 inline Device mhla_device(const at::Tensor& tensor) { return tensor.is_cuda() ? Device::cuda : Device::cpu; }
 
 // Where a call runs: on the threads of torch, or on the current stream of the device its tensors are on.
-class Place {
+class TorchExecution {
  public:
-  explicit Place(const at::Tensor& tensor) : device_(tensor.device()) {
+  explicit TorchExecution(const at::Tensor& tensor) : device_(tensor.device()) {
     if (device_.is_cpu()) {
       parallel_ = torch_parallel();
     } else {
@@ -29,7 +29,7 @@ class Place {
 
   // The memory is torch's and stays in use, in the order of the stream, for what was enqueued before it is freed. torch
   // aligns it as a workspace must be.
-  Execution execution(std::size_t workspace_bytes) {
+  Execution run(std::size_t workspace_bytes) {
     if (workspace_bytes > 0) {
       workspace_ =
           at::empty({static_cast<std::int64_t>(workspace_bytes)}, at::TensorOptions(at::kByte).device(device_));

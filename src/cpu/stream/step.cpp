@@ -4,12 +4,12 @@
 #include <string>
 #include <utility>
 
-#include "api/stream.hpp"
 #include "cpu/element.hpp"
 #include "cpu/feature_map.hpp"
 #include "cpu/kernels.hpp"
+#include "cpu/stream/stream.hpp"
 
-namespace mhla {
+namespace mhla::cpu {
 namespace {
 
 constexpr std::int64_t kParallelElements = 1 << 15;  // summary elements from which waking threads pays
@@ -70,18 +70,18 @@ void StreamOf<T>::step_group(std::int64_t group, const StreamTensors& x) {
   const std::int64_t per_head = config_.mixing_per_head ? 1 : 0;
   const std::int64_t mixed = config_.mixing_per_head ? batch * config_.heads + first_head : group;
   const T* weight = diagonal_.data() + per_head * first_head;
-  cpu::kernels<T>().decode_head({.queries = queries,
-                                 .key_dim = Dk,
-                                 .value_dim = Dv,
-                                 .q = q,
-                                 .k = k,
-                                 .v = v,
-                                 .weight = weight,
-                                 .weight_stride = per_head,
-                                 .P = P_.S.data() + mixed * summary_size(),
-                                 .P_stride = per_head * summary_size(),
-                                 .C = open_.S.data() + group * summary_size(),
-                                 .o = o});
+  kernels<T>().stream_token({.queries = queries,
+                             .key_dim = Dk,
+                             .value_dim = Dv,
+                             .q = q,
+                             .k = k,
+                             .v = v,
+                             .weight = weight,
+                             .weight_stride = per_head,
+                             .P = P_.S.data() + mixed * summary_size(),
+                             .P_stride = per_head * summary_size(),
+                             .C = open_.S.data() + group * summary_size(),
+                             .o = o});
 
   T* z = normalized() ? open_.z.data() + group * Dk : nullptr;
   if (z != nullptr)
@@ -101,4 +101,4 @@ void StreamOf<T>::step_group(std::int64_t group, const StreamTensors& x) {
 template void StreamOf<float>::step(const StreamTensors&, const Parallel&);
 template void StreamOf<double>::step(const StreamTensors&, const Parallel&);
 
-}  // namespace mhla
+}  // namespace mhla::cpu

@@ -1,9 +1,7 @@
 // What is behind mhla::State: the memory of a causal layer in one arithmetic type.
 //
 // Finished summaries never change, so copies of a stream share them. The blocks before the open one are, oldest first,
-// `folded` blocks known only by their sum, then the `recent` ones. Which are folded is the policy's matter: `clamp`
-// gives one weight to all that lie M or more blocks back, `running_mean` to all once the open block is beyond the
-// trained ones.
+// `folded` blocks known only by their sum, then the `recent` ones; which are folded, KeptBlocks says.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +10,11 @@
 #include <span>
 #include <vector>
 
+#include "core/beyond_trained.hpp"
 #include "core/bytes.hpp"
 #include "mhla/state.hpp"
 
-namespace mhla {
+namespace mhla::cpu {
 
 // Tensors of one token or of a piece of prefill.
 struct StreamTensors {
@@ -34,8 +33,6 @@ class Stream {
   virtual std::size_t bytes() const = 0;
   virtual const StateConfig& config() const = 0;
 };
-
-void validate(const StateConfig& config);
 
 // Both validate. `read_stream` reads what Stream::write wrote.
 std::unique_ptr<Stream> make_stream(const StateConfig& config, const void* mixing);
@@ -80,11 +77,7 @@ class StreamOf final : public Stream {
   bool normalized() const { return config_.options.normalizer != Normalizer::none; }
   BlockSummary<T> empty_summary(std::int64_t heads) const;
 
-  // Blocks that stay in `recent` while block `block` is open.
-  std::int64_t kept_blocks(std::int64_t block) const;
-  // Weights of row `block` for one mixing head: of the folded blocks (if any), of each recent one, and of those up to
-  // `block`.
-  std::vector<T> row_weights(std::int64_t mixing_head, std::int64_t block) const;
+  MixingRow<T> weights_of(std::int64_t mixing_head, std::int64_t block) const;
   void check_room(std::int64_t tokens) const;
   void close_block();
   void fold(std::int64_t count);
@@ -100,6 +93,7 @@ class StreamOf final : public Stream {
   void step_group(std::int64_t group, const StreamTensors& x);
 
   StateConfig config_;
+  KeptBlocks kept_;
   std::shared_ptr<const std::vector<T>> mixing_;
 
   std::int64_t folded_ = 0;
@@ -114,4 +108,4 @@ class StreamOf final : public Stream {
   std::vector<T> scratch_;         // of step: per group phi(q), phi(k), v and o in the arithmetic type
 };
 
-}  // namespace mhla
+}  // namespace mhla::cpu

@@ -1,4 +1,6 @@
 // Decoding on the CPU, written as the definition: what the CUDA kernels are compared with.
+#include "cpu/decode.hpp"
+
 #include <algorithm>
 #include <functional>
 #include <vector>
@@ -14,7 +16,7 @@ template <typename Element, typename Summary, typename T>
 class Decoder {
  public:
   Decoder(const DecodeConfig& config, const DecodeArgs& args)
-      : config_(config), args_(args), policy_(policy_of(config)), Dk_(config.key_dim), Dv_(config.value_dim),
+      : config_(config), args_(args), kept_(kept_blocks(config)), Dk_(config.key_dim), Dv_(config.value_dim),
         S_(static_cast<Summary*>(args.memory.S)), z_(static_cast<T*>(args.memory.z)),
         P_(static_cast<Summary*>(args.memory.P)), P_z_(static_cast<T*>(args.memory.P_z)),
         diagonal_(static_cast<T*>(args.memory.diagonal)), folded_S_(static_cast<T*>(args.memory.folded_S)),
@@ -49,10 +51,10 @@ class Decoder {
     return batch * config_.mixed_heads() + (config_.mixing_per_head ? head : head / queries());
   }
   T* z_of(std::int64_t group, std::int64_t block) const {
-    return z_ + (group * policy_.slots + block % policy_.slots) * Dk_;
+    return z_ + (group * kept_.slots + block % kept_.slots) * Dk_;
   }
   Summary* S_of(std::int64_t group, std::int64_t block) const {
-    return S_ + (group * policy_.slots + block % policy_.slots) * Dk_ * Dv_;
+    return S_ + (group * kept_.slots + block % kept_.slots) * Dk_ * Dv_;
   }
   T features(Element x) const {
     return phi(config_.options.feature_map, static_cast<T>(x)) + static_cast<T>(config_.options.feature_eps);
@@ -106,7 +108,7 @@ class Decoder {
   void close(std::int64_t group, std::int64_t block) const {
     const Element* k = k_ + group * config_.block_size * Dk_;
     const Element* v = v_ + group * config_.block_size * Dv_;
-    const std::int64_t leaving = policy_.leaving(block);
+    const std::int64_t leaving = kept_.leaving(block);
     for (std::int64_t d = 0; d < Dk_; ++d) {
       T z = 0;
       std::vector<T> S(static_cast<std::size_t>(Dv_));
@@ -125,17 +127,10 @@ class Decoder {
     }
   }
 
-  MixingRow<T> mixing_row(std::int64_t head, std::int64_t block) const {
-    const std::int64_t M = policy_.trained;
-    MixingRow<T> row{static_cast<const T*>(args_.mixing) + (config_.mixing_per_head ? head * M * M : 0), M, block,
-                     policy_.beyond};
-    if (row.is_interpolated()) {
-      double trained_sum = 0, sum = 0;
-      for (std::int64_t b = 0; b < M; ++b) trained_sum += row.last(b);
-      for (std::int64_t b = 0; b <= block; ++b) sum += row.interpolated(b);
-      row.set_stretch(trained_sum, sum);
-    }
-    return row;
+  MixingRow<T> row_of_head(std::int64_t head, std::int64_t block) const {
+    const std::int64_t M = kept_.trained;
+    const T* matrix = static_cast<const T*>(args_.mixing) + (config_.mixing_per_head ? head * M * M : 0);
+    return mixing_row(matrix, M, block, kept_.beyond);
   }
 
   // P, P_z and m[i, i] for the query heads of a kv head, with block i open.
@@ -146,15 +141,15 @@ class Decoder {
       const auto add = [&](T weight, const auto* from) {
         for (std::int64_t n = 0; n < size; ++n) sum[static_cast<std::size_t>(n)] += weight * static_cast<T>(from[n]);
       };
-      if (policy_.is_folded(i)) add(row[0], folded + group * size);
-      for (std::int64_t b = policy_.first(i); b < i; ++b) add(row[b], summary(group, b));
+      if (kept_.is_folded(i)) add(row[0], folded + group * size);
+      for (std::int64_t b = kept_.first(i); b < i; ++b) add(row[b], summary(group, b));
       std::transform(sum.begin(), sum.end(), to, [](T value) { return std::decay_t<decltype(*to)>(value); });
     };
     const std::int64_t mixed_per_group = config_.mixed_heads() / config_.kv_heads;
     for (std::int64_t m = 0; m < mixed_per_group; ++m) {
       const std::int64_t head = kv_head * queries() + m;
       const std::int64_t mixed = mixed_row(batch, head);
-      const MixingRow<T> row = mixing_row(head, i);
+      const MixingRow<T> row = row_of_head(head, i);
       mix(row, Dk_ * Dv_, folded_S_, [&](auto g, auto b) { return S_of(g, b); }, P_ + mixed * Dk_ * Dv_);
       if (P_z_ != nullptr) mix(row, Dk_, folded_z_, [&](auto g, auto b) { return z_of(g, b); }, P_z_ + mixed * Dk_);
       diagonal_[mixed] = row[i];
@@ -163,7 +158,7 @@ class Decoder {
 
   const DecodeConfig& config_;
   const DecodeArgs& args_;
-  DecodePolicy policy_;
+  KeptBlocks kept_;
   std::int64_t Dk_, Dv_;
   Summary* S_;
   T* z_;

@@ -2,9 +2,9 @@
 #include <limits>
 #include <string>
 
-#include "api/stream.hpp"
+#include "cpu/stream/stream.hpp"
 
-namespace mhla {
+namespace mhla::cpu {
 namespace {
 
 template <typename Enum>
@@ -125,7 +125,7 @@ void StreamOf<T>::read(ByteReader& in, const StreamCounts& counts) {
                         counts.folded < kMostBlocks / config_.block_size - counts.recent;
   const std::int64_t blocks = in_range ? counts.folded + counts.recent : 0;
   const bool untrained = config_.beyond == BeyondTrained::error && blocks + (counts.filled > 0 ? 1 : 0) > trained();
-  if (!in_range || untrained || counts.recent != kept_blocks(blocks))
+  if (!in_range || untrained || counts.folded != kept_.first(blocks))
     throw Error("bytes of a state hold counts that cannot be: " + std::to_string(counts.folded) + " folded and " +
                 std::to_string(counts.recent) + " recent blocks, " + std::to_string(counts.filled) +
                 " tokens in the open one");
@@ -156,4 +156,4 @@ std::unique_ptr<Stream> read_stream(ByteReader& in) {
 template void StreamOf<float>::write(ByteWriter&) const;
 template void StreamOf<double>::write(ByteWriter&) const;
 
-}  // namespace mhla
+}  // namespace mhla::cpu

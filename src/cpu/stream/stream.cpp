@@ -1,5 +1,5 @@
 // Streams: construction, and the keeping of finished blocks.
-#include "api/stream.hpp"
+#include "cpu/stream/stream.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -7,10 +7,9 @@
 #include <limits>
 #include <string>
 
-#include "core/causal_weights.hpp"
 #include "core/validate.hpp"
 
-namespace mhla {
+namespace mhla::cpu {
 namespace {
 
 template <typename T>
@@ -37,34 +36,6 @@ void add_scaled(To factor, const From* from, std::int64_t count, To* to) {
 
 }  // namespace
 
-void validate(const StateConfig& config) {
-  if (config.options.masking == Masking::block_causal)
-    throw Error("options.masking is block-causal; a state is token-causal");
-  if (config.options.normalizer == Normalizer::authors)
-    throw Error("options.normalizer is authors; a state may have none or paper");
-  static_cast<void>(name(config.beyond));
-  if (config.mixing_blocks < 1 && config.beyond != BeyondTrained::running_mean)
-    throw Error("mixing_blocks is " + std::to_string(config.mixing_blocks) + "; it must be at least 1");
-  if (config.batch < 1) throw Error("batch is " + std::to_string(config.batch) + "; a state needs at least 1");
-  Problem problem;
-  problem.dtype = config.dtype;
-  problem.batch = config.batch;
-  problem.heads = config.heads;
-  problem.kv_heads = config.kv_heads;
-  problem.key_dim = config.key_dim;
-  problem.value_dim = config.value_dim;
-  problem.partition = Partition::line(0, config.block_size);
-  problem.options = config.options;
-  problem.options.masking = Masking::token_causal;
-  problem.mixing_blocks = config.mixing_blocks;
-  problem.mixing_per_head = config.mixing_per_head;
-  validate(problem);
-  std::int64_t elements = 0;
-  if (__builtin_mul_overflow(config.batch * config.heads, config.key_dim * config.value_dim, &elements) ||
-      elements > (std::int64_t{1} << 48))
-    throw Error("batch x heads x key_dim x value_dim is too large for a state");
-}
-
 std::unique_ptr<Stream> make_stream(const StateConfig& config, const void* mixing) {
   validate(config);
   StateConfig settled = config;
@@ -75,7 +46,8 @@ std::unique_ptr<Stream> make_stream(const StateConfig& config, const void* mixin
 }
 
 template <typename T>
-StreamOf<T>::StreamOf(const StateConfig& config, const T* mixing) : config_(config) {
+StreamOf<T>::StreamOf(const StateConfig& config, const T* mixing)
+    : config_(config), kept_(config.beyond, config.mixing_blocks) {
   check_mixing(config, mixing);
   mixing_ = std::make_shared<const std::vector<T>>(mixing, mixing + mixing_heads() * trained() * trained());
   open_ = empty_summary(config.kv_heads);
@@ -99,26 +71,8 @@ std::size_t StreamOf<T>::bytes() const {
 }
 
 template <typename T>
-std::int64_t StreamOf<T>::kept_blocks(std::int64_t block) const {
-  if (config_.beyond == BeyondTrained::clamp) return std::min(block, trained() - 1);
-  if (config_.beyond == BeyondTrained::running_mean && block >= trained()) return 0;
-  return block;
-}
-
-template <typename T>
-std::vector<T> StreamOf<T>::row_weights(std::int64_t mixing_head, std::int64_t block) const {
-  const std::int64_t M = trained();
-  const T* matrix = mixing_->data() + mixing_head * M * M;
-  if (block >= M && config_.beyond == BeyondTrained::interpolate) {
-    const std::vector<double> last_row(matrix + (M - 1) * M, matrix + M * M);
-    const std::vector<double> row = stretched_row(last_row, block + 1);
-    return std::vector<T>(row.begin(), row.end());
-  }
-  std::vector<T> weights;
-  weights.reserve(recent_.size() + static_cast<std::size_t>(block - open_block()) + 2);
-  if (folded_ > 0) weights.push_back(causal_weight(matrix, M, block, std::int64_t{0}, config_.beyond));
-  for (std::int64_t b = folded_; b <= block; ++b) weights.push_back(causal_weight(matrix, M, block, b, config_.beyond));
-  return weights;
+MixingRow<T> StreamOf<T>::weights_of(std::int64_t mixing_head, std::int64_t block) const {
+  return mixing_row(mixing_->data() + mixing_head * trained() * trained(), trained(), block, config_.beyond);
 }
 
 template <typename T>
@@ -141,7 +95,7 @@ template <typename T>
 void StreamOf<T>::close_block() {
   auto finished = std::make_shared<BlockSummary<T>>(empty_summary(config_.kv_heads));
   const std::int64_t next = open_block() + 1;
-  const std::int64_t excess = static_cast<std::int64_t>(recent_.size()) + 1 - kept_blocks(next);
+  const std::int64_t excess = kept_.first(next) - folded_;
   if (excess > 0 && folded_sum_.S.empty()) {
     BlockSummary<double> sum;
     sum.S.resize(open_.S.size());
@@ -167,10 +121,16 @@ void StreamOf<T>::fold(std::int64_t count) {
 template <typename T>
 void StreamOf<T>::mix(const Parallel& parallel) {
   const std::int64_t block = open_block();
-  std::vector<std::vector<T>> weights;
-  weights.reserve(static_cast<std::size_t>(mixing_heads()));
-  for (std::int64_t h = 0; h < mixing_heads(); ++h) weights.push_back(row_weights(h, block));
   mixed_block_ = -1;
+  // Of each mixing head: the weight of the folded blocks, if any, and of each recent one.
+  std::vector<std::vector<T>> weights(static_cast<std::size_t>(mixing_heads()));
+  for (std::int64_t h = 0; h < mixing_heads(); ++h) {
+    const MixingRow<T> entries = weights_of(h, block);
+    auto& w = weights[static_cast<std::size_t>(h)];
+    if (folded_ > 0) w.push_back(entries[0]);
+    for (std::int64_t b = folded_; b < block; ++b) w.push_back(entries[b]);
+    diagonal_[static_cast<std::size_t>(h)] = entries[block];
+  }
 
   // Strips short enough to stay in the first-level cache while all summaries are added to them.
   constexpr std::int64_t kStrip = 2048;
@@ -194,12 +154,10 @@ void StreamOf<T>::mix(const Parallel& parallel) {
     if (normalized()) mix_array(n, config_.key_dim, [](const auto& summary) { return summary.z.data(); }, P_.z);
   };
   parallel.for_each(config_.batch * mixed_heads(), task);
-  for (std::int64_t h = 0; h < mixing_heads(); ++h)
-    diagonal_[static_cast<std::size_t>(h)] = weights[static_cast<std::size_t>(h)].back();
   mixed_block_ = block;
 }
 
 template class StreamOf<float>;
 template class StreamOf<double>;
 
-}  // namespace mhla
+}  // namespace mhla::cpu

@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-#include "cpu/call.hpp"
+#include "cpu/cpu_call.hpp"
 #include "cpu/stages.hpp"
 
 namespace mhla::cpu {
@@ -12,13 +12,13 @@ namespace mhla::cpu {
 template <typename T>
 class Kept {
  public:
-  Kept(const Call<T>& call, void* base) : base_(static_cast<T*>(base)), blocks_(call.most_blocks()) {
+  Kept(const CpuCall<T>& call, void* base) : base_(static_cast<T*>(base)), blocks_(call.most_blocks()) {
     stride_ = summary_stride<T>(call.p.key_dim, call.p.value_dim);
     width_ = call.has_denominator() ? padded<T>(call.p.key_dim) : 0;
   }
 
   // Summaries of causal calls end in pieces of blocks, and those of grouped heads are mixed once per query head.
-  static std::size_t bytes(const Call<T>& call) {
+  static std::size_t bytes(const CpuCall<T>& call) {
     if (call.p.options.masking != Masking::none || call.group > 1) return 0;
     return static_cast<std::size_t>(call.units() * Kept(call, nullptr).unit_size()) * sizeof(T);
   }

@@ -1,13 +1,16 @@
-// Many tokens at once, as calls of forward() that start from the stream's summaries.
+// Many tokens at once, as calls in the summary form that start from the stream's summaries.
 //
 // Up to the trained blocks one call does, with the matrix as it is. Beyond, a call sees the folded blocks as one block
 // that stands for their sum, then the recent ones, then its own, under a matrix made of those blocks' rows.
 #include <algorithm>
 #include <new>
+#include <string>
 
-#include "api/stream.hpp"
+#include "core/validate.hpp"
+#include "cpu/algorithms.hpp"
+#include "cpu/stream/stream.hpp"
 
-namespace mhla {
+namespace mhla::cpu {
 namespace {
 
 constexpr std::int64_t kLeastPiece = 16;  // blocks: enough to share the cost of handing the history over
@@ -72,16 +75,12 @@ void StreamOf<T>::prefill_trained(std::int64_t tokens, const StreamTensors& x, c
 
 template <typename T>
 void StreamOf<T>::prefill_beyond(std::int64_t tokens, const StreamTensors& x, const Parallel& parallel) {
-  const std::int64_t history = static_cast<std::int64_t>(recent_.size()) + (folded_ > 0 ? 1 : 0);
+  const std::int64_t history = kept_.history(open_block());
   const std::int64_t most_blocks = std::max({kLeastPiece, trained(), history});
   const std::int64_t piece = std::min(tokens, most_blocks * config_.block_size - filled_);
   const std::int64_t own = (filled_ + piece + config_.block_size - 1) / config_.block_size;
-  const std::int64_t blocks = history + own;
-  std::vector<T> mixing(static_cast<std::size_t>(mixing_heads() * blocks * blocks));
-  for (std::int64_t h = 0; h < mixing_heads(); ++h)
-    for (std::int64_t i = 0; i < own; ++i)
-      std::ranges::copy(row_weights(h, open_block() + i), mixing.begin() + (h * blocks + history + i) * blocks);
-  run({piece, mixing.data(), blocks, history}, x, parallel);
+  const std::vector<T> mixing = mixing_from(kept_, std::span<const T>(*mixing_), mixing_heads(), open_block(), own);
+  run({piece, mixing.data(), history + own, history}, x, parallel);
 }
 
 template <typename T>
@@ -95,11 +94,15 @@ void StreamOf<T>::run(const Piece& piece, const StreamTensors& x, const Parallel
   problem.value_dim = config_.value_dim;
   problem.partition = Partition::line(piece.tokens, config_.block_size);
   problem.options = config_.options;
-  problem.options.algorithm = Algorithm::summary;  // the dense form has no summaries to go on with
+  problem.options.algorithm = Algorithm::summary;
   problem.mixing_blocks = piece.mixing_blocks;
   problem.mixing_per_head = config_.mixing_per_head;
   problem.initial_tokens = piece.history * config_.block_size + filled_;
-  const Plan plan = mhla::plan(problem, parallel.threads);
+  validate(problem);
+  if (parallel.threads < 0)
+    throw Error("threads is " + std::to_string(parallel.threads) + "; it must be positive, or 0 for the default");
+  const int threads = parallel.threads == 0 ? default_parallel().threads : parallel.threads;
+  const std::size_t workspace_bytes = summary::forward_workspace<T>(problem, threads);
 
   const auto allocate = [&](std::int64_t blocks) {
     BlockSummary<T> summaries;
@@ -113,7 +116,7 @@ void StreamOf<T>::run(const Piece& piece, const StreamTensors& x, const Parallel
     gather(history);
   }
   BlockSummary<T> final_state = allocate(problem.final_blocks());
-  const AlignedBuffer workspace(plan.forward_workspace());
+  const AlignedBuffer workspace(workspace_bytes);
 
   ForwardArgs args;
   args.in.q = x.q;
@@ -123,8 +126,9 @@ void StreamOf<T>::run(const Piece& piece, const StreamTensors& x, const Parallel
   if (problem.initial_tokens > 0) args.in.initial = {history.S.data(), normalized() ? history.z.data() : nullptr};
   args.o = x.o;
   args.final_state = {final_state.S.data(), normalized() ? final_state.z.data() : nullptr};
-  args.run = {workspace.data(), plan.forward_workspace(), &parallel};
-  forward(plan, args);
+  args.run = {workspace.data(), workspace_bytes, &parallel};
+  validate(problem, args);
+  summary::forward<T>(problem, args, parallel, threads);
   absorb(piece, final_state);
 }
 
@@ -166,4 +170,4 @@ void StreamOf<T>::absorb(const Piece& piece, const BlockSummary<T>& final_state)
 template void StreamOf<float>::prefill(std::int64_t, const StreamTensors&, const Parallel&);
 template void StreamOf<double>::prefill(std::int64_t, const StreamTensors&, const Parallel&);
 
-}  // namespace mhla
+}  // namespace mhla::cpu
