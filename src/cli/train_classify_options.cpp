@@ -16,7 +16,7 @@ void add_model_options(CLI::App& command, TrainClassifyOptions& options) {
   constexpr const char* kGroup = "Model";
   models::ClassifierOptions& model = options.model;
   command.add_option("--model", model.model, "Architecture")
-      ->check(CLI::IsMember({"deit_tiny", "deit_small", "deit_base", "vlt_tiny", "vlt_small", "vlt_base"}))
+      ->check(CLI::IsMember(models::classifier_names()))
       ->capture_default_str()
       ->group(kGroup);
   command.add_option("--preset", model.preset, "paper, or authors: as the authors' code computes")

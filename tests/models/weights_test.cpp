@@ -24,9 +24,9 @@ class Weights : public ::testing::Test {
     return made;
   }
 
-  std::string strict_error(torch::nn::Module& module) {
+  std::string strict_error(Model& model) {
     try {
-      load_weights(module, file_, LoadMode::strict);
+      load_weights(model, file_, LoadMode::strict);
     } catch (const Error& error) {
       return error.what();
     }

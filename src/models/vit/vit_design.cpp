@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "mhla/torch.hpp"
+#include "nn/patch_embedding.hpp"
 
 namespace mhla::models {
 namespace {
@@ -22,10 +23,6 @@ constexpr std::array kVitSizes = {VitSize{"deit_tiny", 192, 12, 3}, VitSize{"dei
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 }  // namespace
-
-bool is_vit(const std::string& model) {
-  return std::ranges::any_of(kVitSizes, [&](const VitSize& size) { return model == size.name; });
-}
 
 std::vector<std::string> vit_names() {
   std::vector<std::string> names;
@@ -60,7 +57,7 @@ VitDesign::VitDesign(const ClassifierOptions& options) : authors(options.preset 
 }
 
 nn::Grid VitDesign::grid_of(std::int64_t height, std::int64_t width) const {
-  return {ceil_div(height, options_.patch), ceil_div(width, options_.patch)};
+  return nn::patch_grid(height, width, options_.patch);
 }
 
 Partition VitDesign::partition() const {

@@ -82,8 +82,7 @@ Vlt::Stage Vlt::make_stage(const VltDesign::Stage& stage, std::int64_t next_widt
 
 at::Tensor Vlt::run(const at::Tensor& images,
                     const std::function<bool(VltBlock&, const at::Tensor&, const Place&)>& visit) {
-  if (images.dim() != 4 || images.size(1) != 3 || images.size(2) < 1 || images.size(3) < 1)
-    throw Error("images has shape " + c10::str(images.sizes()) + "; it must be [batch, 3, height, width]");
+  check_images(images);
   at::Tensor image = stem_->forward(images.contiguous(at::MemoryFormat::ChannelsLast));
   at::Tensor x, drop;
   std::int64_t layer = 0;
@@ -122,8 +121,7 @@ at::Tensor Vlt::mixing_parameter(std::int64_t layer) {
 }
 
 at::Tensor Vlt::attention_matrix(const at::Tensor& images, std::int64_t layer) {
-  if (layer < 0 || layer >= layers())
-    throw Error(fmt::format("layer is {}; it must be from 0 to {}", layer, layers() - 1));
+  check_layer(layer);
   const torch::NoGradGuard no_gradient;
   at::Tensor weights;
   run(images, [&](VltBlock& block, const at::Tensor& x, const Place& place) {
@@ -135,7 +133,7 @@ at::Tensor Vlt::attention_matrix(const at::Tensor& images, std::int64_t layer) {
 }
 
 at::Tensor Vlt::fitted(const std::string& name, const at::Tensor& stored,
-                       const std::optional<ClassifierOptions>& from) {
+                       const std::optional<ClassifierOptions>& from) const {
   for (std::size_t i = 0; i < design.stages.size(); ++i)
     if (is_mixing(name) && name.starts_with(fmt::format("layers.{}.", i)))
       return fitted_mixing(stored, from ? std::optional(VltDesign(*from).stages[i].partition) : std::nullopt,

@@ -22,10 +22,12 @@ class Vlt : public Classifier {
   nn::Grid grid(std::int64_t layer) const override { return design.stage_of(layer).grid; }
   Partition partition(std::int64_t layer) const override { return design.stage_of(layer).partition; }
   at::Tensor attention_matrix(const at::Tensor& images, std::int64_t layer) override;
-  at::Tensor fitted(const std::string& name, const at::Tensor& stored,
-                    const std::optional<ClassifierOptions>& from) override;
 
   const VltDesign design;
+
+ protected:
+  at::Tensor fitted(const std::string& name, const at::Tensor& stored,
+                    const std::optional<ClassifierOptions>& from) const override;
 
  private:
   struct Stage {

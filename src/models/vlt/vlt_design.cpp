@@ -30,10 +30,6 @@ std::int64_t stage_blocks(std::size_t stage, std::int64_t blocks) { return stage
 
 }  // namespace
 
-bool is_vlt(const std::string& model) {
-  return std::ranges::any_of(kVltSizes, [&](const VltSize& size) { return model == size.name; });
-}
-
 std::vector<std::string> vlt_names() {
   std::vector<std::string> names;
   for (const VltSize& size : kVltSizes) names.emplace_back(size.name);
