@@ -8,7 +8,6 @@
 
 #include "mhla/mixing.hpp"
 #include "models/registry.hpp"
-#include "nn/attention.hpp"
 #include "nn/block_mixing.hpp"
 
 namespace mhla::models {
@@ -44,6 +43,17 @@ void check_classifier_options(const ClassifierOptions& options) {
   parse_mixing_init(options.mixing_init);
   if (!(options.drop_path >= 0.0 && options.drop_path < 1.0))
     throw Error(fmt::format("drop_path is {}; it must be at least 0 and less than 1", options.drop_path));
+}
+
+std::vector<nn::AttentionKind> attention_per_layer(const ClassifierOptions& options, std::int64_t depth) {
+  const auto given = static_cast<std::int64_t>(options.attention.size());
+  if (given != 1 && given != depth)
+    throw Error(
+        fmt::format("attention has {} entries; it must have one, or one for each of the {} layers", given, depth));
+  std::vector<nn::AttentionKind> kinds;
+  for (std::int64_t layer = 0; layer < depth; ++layer)
+    kinds.push_back(nn::parse_attention_kind(options.attention[static_cast<std::size_t>(given == 1 ? 0 : layer)]));
+  return kinds;
 }
 
 Classifier::Classifier(ClassifierOptions options) : options(std::move(options)) {

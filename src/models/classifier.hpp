@@ -11,6 +11,7 @@
 
 #include "io/json.hpp"
 #include "models/model.hpp"
+#include "nn/attention.hpp"
 #include "nn/grid.hpp"
 
 namespace mhla::models {
@@ -42,6 +43,9 @@ void from_json(const io::Json& json, ClassifierOptions& options);
 // Throws an Error that names the first option no model can have.
 void check_classifier_options(const ClassifierOptions& options);
 
+// The options' attention layer by layer, of a model with `depth` layers.
+std::vector<nn::AttentionKind> attention_per_layer(const ClassifierOptions& options, std::int64_t depth);
+
 class Classifier : public Model {
  public:
   using Config = ClassifierOptions;
@@ -53,6 +57,13 @@ class Classifier : public Model {
 
   virtual std::int64_t layers() const = 0;
   virtual nn::Grid grid(std::int64_t layer) const = 0;  // its tokens at the options' image size
+
+  // The pixels under that grid, and where on them an image of the options' size lies: models add a border (or cut one
+  // off) where tokens do not cover an image exactly.
+  struct Canvas {
+    std::int64_t height = 0, width = 0, top = 0, left = 0;
+  };
+  virtual Canvas canvas(std::int64_t layer) const = 0;
 
   // The blocks a layer with a mixing matrix has on that grid.
   virtual Partition partition(std::int64_t layer) const { return nn::at_most(grid(layer), options.blocks); }

@@ -15,8 +15,8 @@ namespace mhla::models {
 namespace {
 
 constexpr std::array kFamilies = {
-    Family{"vit", "classify", vit_names, made<Vit>},
-    Family{"vlt", "classify", vlt_names, made<Vlt>},
+    Family{"classify", vit_names, made<Vit>},
+    Family{"classify", vlt_names, made<Vlt>},
 };
 
 }  // namespace

@@ -12,7 +12,6 @@
 namespace mhla::models {
 
 struct Family {
-  std::string_view folder;              // of src/models
   std::string_view task;                // what its models are for: the folder of src/tasks
   std::vector<std::string> (*names)();  // of its models, as member "model" of a config has them
   std::shared_ptr<Model> (*make)(const io::Json& config);

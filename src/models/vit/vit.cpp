@@ -88,6 +88,15 @@ at::Tensor Vit::forward(const at::Tensor& images) {
   return head_->forward(norm_->forward(design.class_token ? x.select(1, 0) : x.mean(1)));
 }
 
+Classifier::Canvas Vit::canvas(std::int64_t /*layer*/) const {
+  Canvas canvas{design.grid.height * options.patch, design.grid.width * options.patch};
+  if (design.canvas) {
+    canvas.top = (canvas.height - options.image_size[0]) / 2;
+    canvas.left = (canvas.width - options.image_size[1]) / 2;
+  }
+  return canvas;
+}
+
 at::Tensor Vit::mixing_parameter(std::int64_t layer) {
   return blocks_.at(static_cast<std::size_t>(layer))->attn->mixing();
 }

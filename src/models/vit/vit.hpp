@@ -19,6 +19,7 @@ class Vit : public Classifier {
   at::Tensor mixing_parameter(std::int64_t layer) override;
   std::int64_t layers() const override { return static_cast<std::int64_t>(blocks_.size()); }
   nn::Grid grid(std::int64_t /*layer*/) const override { return design.grid; }
+  Canvas canvas(std::int64_t layer) const override;
   at::Tensor attention_matrix(const at::Tensor& images, std::int64_t layer) override;
   std::span<const SameLayer> weight_names() const override;
   void convert(const NamedTensors& targets, NamedTensors& stored, LoadReport& report) const override;

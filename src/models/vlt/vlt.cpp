@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <bit>
+
 #include "mhla/torch.hpp"
 #include "models/fit.hpp"
 #include "nn/convolution.hpp"
@@ -13,7 +15,7 @@ namespace mhla::models {
 namespace {
 
 constexpr std::int64_t kTailWidth = 1024;
-constexpr double kVltDeviation = 0.02;
+constexpr double kInitialDeviation = 0.02;
 
 torch::nn::Conv2d convolution3(std::int64_t from, std::int64_t to, std::int64_t stride) {
   return torch::nn::Conv2d(torch::nn::Conv2dOptions(from, to, 3).stride(stride).padding(1));
@@ -50,7 +52,7 @@ Vlt::Vlt(const ClassifierOptions& options)
   const torch::NoGradGuard no_gradient;
   for (const auto& module : modules(/*include_self=*/false))
     if (auto* const convolution = module->as<torch::nn::Conv2d>()) {
-      convolution->weight.normal_(0.0, kVltDeviation);
+      convolution->weight.normal_(0.0, kInitialDeviation);
       convolution->bias.zero_();
     }
 }
@@ -109,6 +111,16 @@ at::Tensor Vlt::forward(const at::Tensor& images) {
   const at::Tensor x = nn::projected(proj_, run(images, [](auto&&...) { return true; }));
   const at::Tensor normed = norm_->forward(nn::as_image(x, {x.size(1), 1}));
   return nn::projected(head_, at::silu(normed).mean(at::IntArrayRef({2, 3})));
+}
+
+// Stem and stages halve the image, rounding up, until its tokens are left.
+Classifier::Canvas Vlt::canvas(std::int64_t layer) const {
+  const auto covered = [](std::int64_t pixels, std::int64_t tokens) {
+    return tokens *
+           static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>((pixels + tokens - 1) / tokens)));
+  };
+  const nn::Grid here = grid(layer);
+  return {covered(options.image_size[0], here.height), covered(options.image_size[1], here.width)};
 }
 
 at::Tensor Vlt::mixing_parameter(std::int64_t layer) {

@@ -1,14 +1,15 @@
 // Opening of splits and measuring of pixels.
-#include "cli/train_classify_images.hpp"
+#include "tasks/classify/images.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "cli/commands.hpp"
+#include "report/text.hpp"
+#include "tasks/usage_error.hpp"
 
-namespace mhla::cli {
+namespace mhla::tasks {
 namespace {
 
 constexpr std::int64_t kMeasuredImages = 1024;
@@ -87,7 +88,7 @@ std::string augmentation_text(const data::Augmentation& a) {
 
 std::string ClassifyImages::describe() const {
   const auto count = [](const std::unique_ptr<data::ImageLoader>& loader) {
-    return loader ? grouped(static_cast<double>(loader->source().size())) : std::string("no");
+    return loader ? report::grouped(static_cast<double>(loader->source().size())) : std::string("no");
   };
   return fmt::format("{} for training, {} for validation, {} for testing; {} classes{}", count(training),
                      count(validation), count(test), classes().size(),
@@ -107,14 +108,14 @@ std::int64_t ClassifyImages::bad_images(train::Communicator& communicator) const
 }
 
 ClassifyImages open_classify_images(const TrainClassifyOptions& options, const ClassifyRecipe& recipe,
-                                    at::Device device, const train::Communicator& communicator) {
+                                    at::Device device, const train::Communicator& communicator, std::ostream& text) {
   const auto source = data::open_image_source(options.data, "train");
   const auto splits = data::image_splits(options.data);
   if (recipe.batch * options.accumulate > source->size())
     throw UsageError(fmt::format("--batch is {} and --accumulate {}; there are {} images to train on", recipe.batch,
                                  options.accumulate, source->size()));
   if (communicator.leads())
-    for (const std::string& warning : source->warnings()) options.output.text() << "note: " << warning << '\n';
+    for (const std::string& warning : source->warnings()) text << "note: " << warning << '\n';
   ClassifyImages images;
   data::ImageLoaderOptions loading;
   loading.normalization = chosen_normalization(options, *source);
@@ -139,8 +140,7 @@ ClassifyImages open_classify_images(const TrainClassifyOptions& options, const C
     if (std::ranges::find(splits, split) == splits.end()) return nullptr;
     const auto images_of_split = data::open_image_source(options.data, split, source->classes());
     if (communicator.leads())
-      for (const std::string& warning : images_of_split->warnings())
-        options.output.text() << "note: " << warning << '\n';
+      for (const std::string& warning : images_of_split->warnings()) text << "note: " << warning << '\n';
     return std::make_unique<data::ImageLoader>(images_of_split, loading);
   };
   images.validation = open("val");
@@ -150,4 +150,4 @@ ClassifyImages open_classify_images(const TrainClassifyOptions& options, const C
   return images;
 }
 
-}  // namespace mhla::cli
+}  // namespace mhla::tasks

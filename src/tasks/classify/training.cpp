@@ -1,21 +1,22 @@
 // Puts model, images and trainer together, and keeps the best weights.
-#include "cli/train_classify_run.hpp"
+#include "tasks/classify/training.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <cmath>
+#include <fstream>
 
-#include "cli/commands.hpp"
-#include "cli/machine.hpp"
-#include "cli/train_classify_images.hpp"
-#include "cli/train_device.hpp"
-#include "io/file.hpp"
+#include "io/safetensors.hpp"
 #include "models/classifier_file.hpp"
 #include "models/weights.hpp"
+#include "report/text.hpp"
 #include "tasks/classify/classify_task.hpp"
+#include "tasks/classify/images.hpp"
+#include "tasks/usage_error.hpp"
+#include "train/trainer.hpp"
 
-namespace mhla::cli {
+namespace mhla::tasks {
 namespace {
 
 // As the user wrote it, to be kept with the weights.
@@ -36,8 +37,8 @@ std::string command_line() {
 struct ClassifyRun {
   const TrainClassifyOptions& options;
   ClassifyRecipe recipe;
-  train::Communicator& communicator;
-  at::Device device;
+  const Place& place;
+  std::ostream& text;
   ClassifyImages images;
   std::shared_ptr<models::Classifier> model;
 
@@ -61,7 +62,7 @@ struct ClassifyRun {
             {"ema", recipe.ema},
             {"seed", options.seed},
             {"augmentation", augmentation_text(recipe.augmentation)},
-            {"bf16", uses_bf16(options.amp, device)},
+            {"bf16", place.bf16},
             {"pixels", {{"mean", pixels.mean}, {"std", pixels.std}, {"crop_fraction", pixels.crop_fraction}}},
             {"classes", images.classes()},
             {"images", images.training->source().size()}};
@@ -85,15 +86,14 @@ train::Facts facts_of(const ClassifyRun& run) {
   return {{"training", fmt::format("{} with {} attention on {}", model.model, fmt::join(model.attention, ", "),
                                    std::filesystem::path(run.options.data).filename().string())},
           {"model", fmt::format("{} parameters{}{}{}; {} x {} pixels in patches of {}, {} x {} blocks, preset {}{}{}",
-                                grouped(static_cast<double>(count)), changed("width", model.width),
+                                report::grouped(static_cast<double>(count)), changed("width", model.width),
                                 changed("depth", model.depth), changed("heads", model.heads), model.image_size[0],
                                 model.image_size[1], model.patch, model.blocks[0], model.blocks[1], model.preset,
                                 model.lepe ? ", LePE" : "", model.mixing_frozen ? ", frozen mixing" : "")},
           {"images", run.images.describe()},
           {"pixels", fmt::format("mean {:.3f}, std {:.3f}; {}", fmt::join(pixels.mean, " "), fmt::join(pixels.std, " "),
                                  augmentation_text(run.recipe.augmentation))},
-          {"device", fmt::format("{}{}", device_name(run.device),
-                                 uses_bf16(run.options.amp, run.device) ? "; matrix products in bf16" : "")},
+          {"device", fmt::format("{}{}", run.place.name, run.place.bf16 ? "; matrix products in bf16" : "")},
           {"seed", std::to_string(run.options.seed)},
           {"out", run.options.out}};
 }
@@ -114,7 +114,7 @@ train::TrainerOptions trainer_options(const ClassifyRun& run) {
   options.adamw.clip = run.recipe.clip;
   options.accumulate = given.accumulate;
   options.ema = run.recipe.ema;
-  options.bf16 = uses_bf16(given.amp, run.device);
+  options.bf16 = run.place.bf16;
   options.seed = given.seed;
   options.log_every = given.log_every;
   options.evaluate_every = given.eval_every;
@@ -123,8 +123,8 @@ train::TrainerOptions trainer_options(const ClassifyRun& run) {
   options.resume = given.resume;
   options.settings = run.settings(warmup);
   options.about = facts_of(run);
-  options.device_name = device_name(run.device);
-  options.text = &given.output.text();
+  options.device_name = run.place.name;
+  options.text = &run.text;
   return options;
 }
 
@@ -141,7 +141,7 @@ void begin_with(const std::string& file, models::Classifier& model, std::ostream
 }
 
 std::shared_ptr<models::Classifier> make_model(const TrainClassifyOptions& options, ClassifyRecipe& recipe,
-                                               const ClassifyImages& images, bool say) {
+                                               const ClassifyImages& images, std::ostream* text) {
   recipe.model.classes = static_cast<std::int64_t>(images.classes().size());
   torch::manual_seed(options.seed);
   std::shared_ptr<models::Classifier> model;
@@ -150,74 +150,68 @@ std::shared_ptr<models::Classifier> make_model(const TrainClassifyOptions& optio
   } catch (const Error& error) {
     throw UsageError(fmt::format("model: {}", error.what()));
   }
-  if (!options.init.empty()) begin_with(options.init, *model, say ? &options.output.text() : nullptr);
+  if (!options.init.empty()) begin_with(options.init, *model, text);
   return model;
 }
 
 // The weights as stored, on images no choice was made by.
 io::Json test(const ClassifyRun& run, io::Json results) {
-  const models::LoadedClassifier loaded = models::load_classifier(run.weights_file(), run.device);
+  const models::LoadedClassifier loaded = models::load_classifier(run.weights_file(), run.place.device);
   const auto alone = train::alone();
-  const tasks::Classification result = tasks::classify_all(*loaded.model, *run.images.test, run.device, *alone);
+  const Classification result = classify_all(*loaded.model, *run.images.test, run.place.device, *alone);
   results["test/top1"] = result.top1_accuracy();
   results["test/top5"] = result.top5_accuracy();
   results["test/images"] = result.images;
   run.save_weights(*loaded.model, results);
-  run.options.output.text() << fmt::format("test: top-1 {:.4f}, top-5 {:.4f} on {} images\n", result.top1_accuracy(),
-                                           result.top5_accuracy(), result.images);
+  run.text << fmt::format("test: top-1 {:.4f}, top-5 {:.4f} on {} images\n", result.top1_accuracy(),
+                          result.top5_accuracy(), result.images);
   return results;
 }
 
 // Of the file with the best weights.
 io::Json stored_results(const std::filesystem::path& path) {
-  const io::SafeTensors file = io::SafeTensors::load(path);
-  const auto found = file.metadata().find("mhla.results");
-  return found == file.metadata().end() ? io::Json::object() : io::parse_json(found->second, path.string());
+  const io::Json results = models::stored_json(io::SafeTensors::load(path), "mhla.results");
+  return results.is_null() ? io::Json::object() : results;
 }
 
 }  // namespace
 
-int run_train_classify(const TrainClassifyOptions& options) {
-  use_threads(options.threads);
-  const auto communicator = train::make_communicator();
-  const at::Device device = choose_device(options.device, communicator->local_rank());
+TrainedClassifier train_classifier(const TrainClassifyOptions& options, const Place& place,
+                                   train::Communicator& communicator, std::ostream& text) {
   at::globalContext().setBenchmarkCuDNN(true);  // every batch has the same sizes: let it choose its kernels once
   ClassifyRecipe recipe = resolve_recipe(options);
-  ClassifyImages images = open_classify_images(options, recipe, device, *communicator);
-  auto model = make_model(options, recipe, images, communicator->leads());
-  model->to(device);
-  ClassifyRun run{options, recipe, *communicator, device, std::move(images), std::move(model)};
+  ClassifyImages images = open_classify_images(options, recipe, place.device, communicator, text);
+  auto model = make_model(options, recipe, images, communicator.leads() ? &text : nullptr);
+  model->to(place.device);
+  ClassifyRun run{options, recipe, place, text, std::move(images), std::move(model)};
 
-  train::TrainerOptions settings = trainer_options(run);
+  const train::TrainerOptions settings = trainer_options(run);
   const auto save_best = [&](const train::Evaluation& evaluation) {
     io::Json results = io::Json::object();
     for (const auto& [name, value] : evaluation.numbers) results[name] = value;
     run.save_weights(*run.model, results);
   };
-  tasks::ClassifyTask task(run.model, *run.images.training, run.images.validation.get(), device, *communicator,
-                           save_best);
-  train::Trainer trainer(task, settings, *communicator);
-  const bool finished = trainer.run() == train::Ending::finished;
-  io::Json results = io::Json::object();
-  if (finished && communicator->leads()) results = stored_results(run.weights_file());
-  if (finished && run.images.test) results = test(run, results);
-  const std::int64_t bad = run.images.bad_images(*communicator);
-  if (!communicator->leads()) return finished ? 0 : 1;
+  ClassifyTask task(run.model, *run.images.training, run.images.validation.get(), place.device, communicator,
+                    save_best);
+  train::Trainer trainer(task, settings, communicator);
+  TrainedClassifier trained{.finished = trainer.run() == train::Ending::finished,
+                            .steps = trainer.steps_done(),
+                            .results = io::Json::object(),
+                            .settings = settings.settings,
+                            .weights = run.weights_file()};
+  if (trained.finished && communicator.leads()) trained.results = stored_results(run.weights_file());
+  if (trained.finished && run.images.test) trained.results = test(run, trained.results);
+  trained.bad_images = run.images.bad_images(communicator);
+  if (!communicator.leads()) return trained;
 
-  if (bad > 0)
-    options.output.text() << fmt::format("{} could not be read and {} left out\n",
-                                         bad == 1 ? "1 image" : grouped(static_cast<double>(bad)) + " images",
-                                         bad == 1 ? "was" : "were");
-  if (finished)
-    options.output.text() << fmt::format("weights    {}\nreport     {}\n", run.weights_file().string(),
-                                         (std::filesystem::path(options.out) / "report.html").string());
-  options.output.json({{"finished", finished},
-                       {"steps", trainer.steps_done()},
-                       {"results", results},
-                       {"bad_images", bad},
-                       {"settings", settings.settings},
-                       {"weights", run.weights_file().string()}});
-  return finished ? 0 : 1;
+  if (const std::int64_t bad = trained.bad_images; bad > 0)
+    text << fmt::format("{} could not be read and {} left out\n",
+                        bad == 1 ? "1 image" : report::grouped(static_cast<double>(bad)) + " images",
+                        bad == 1 ? "was" : "were");
+  if (trained.finished)
+    text << fmt::format("weights    {}\nreport     {}\n", trained.weights.string(),
+                        (std::filesystem::path(options.out) / "report.html").string());
+  return trained;
 }
 
-}  // namespace mhla::cli
+}  // namespace mhla::tasks

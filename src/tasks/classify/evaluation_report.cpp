@@ -1,13 +1,13 @@
 // Tables, picture and page of an evaluation.
-#include "cli/eval_classify_report.hpp"
+#include "tasks/classify/evaluation_report.hpp"
 
 #include <fmt/format.h>
 
-#include "cli/output.hpp"
 #include "report/heat_map.hpp"
 #include "report/html.hpp"
+#include "report/text.hpp"
 
-namespace mhla::cli {
+namespace mhla::tasks {
 namespace {
 
 constexpr std::size_t kMostColumns = 20;  // of a confusion matrix that people can read as text
@@ -54,21 +54,22 @@ std::vector<std::vector<std::string>> attention_rows(const std::vector<models::L
 }  // namespace
 
 std::string evaluation_text(const ClassifyEvaluation& evaluation) {
-  const tasks::Classification& result = evaluation.result;
+  const Classification& result = evaluation.result;
   std::string text;
   if (evaluation.classes.size() <= kMostColumns)
-    text += table(confusion_header(evaluation), confusion_rows(evaluation)) + "\n";
-  if (!evaluation.attention.empty()) text += table(attention_header(), attention_rows(evaluation.attention)) + "\n";
+    text += report::table(confusion_header(evaluation), confusion_rows(evaluation)) + "\n";
+  if (!evaluation.attention.empty())
+    text += report::table(attention_header(), attention_rows(evaluation.attention)) + "\n";
   text +=
       fmt::format("top-1 {:.4f}, top-5 {:.4f}, loss {:.4f} on {} images of {} ({} images/s)\n", result.top1_accuracy(),
-                  result.top5_accuracy(), result.loss, grouped(static_cast<double>(result.images)), evaluation.data,
-                  three_digits(static_cast<double>(result.images) / evaluation.seconds));
+                  result.top5_accuracy(), result.loss, report::grouped(static_cast<double>(result.images)),
+                  evaluation.data, report::three_digits(static_cast<double>(result.images) / evaluation.seconds));
   if (result.bad > 0) text += fmt::format("{} images could not be read and are not counted\n", result.bad);
   return text;
 }
 
 io::Json evaluation_json(const ClassifyEvaluation& evaluation) {
-  const tasks::Classification& result = evaluation.result;
+  const Classification& result = evaluation.result;
   io::Json confusion = io::Json::array();
   const auto counts = result.confusion.accessor<std::int64_t, 2>();
   for (std::int64_t i = 0; i < counts.size(0); ++i)
@@ -89,28 +90,29 @@ io::Json evaluation_json(const ClassifyEvaluation& evaluation) {
 
 std::vector<std::byte> confusion_png(const ClassifyEvaluation& evaluation) {
   const at::Tensor counts = evaluation.result.confusion.to(at::kDouble);
-  return report::heat_map_png(counts / counts.sum(1, true).clamp_min(1.0));
+  const at::Tensor shares = (counts / counts.sum(1, true).clamp_min(1.0)).contiguous();
+  return report::heat_map_png(
+      {{shares.const_data_ptr<double>(), static_cast<std::size_t>(shares.numel())}, shares.size(0), shares.size(1)});
 }
 
 std::string evaluation_page(const ClassifyEvaluation& evaluation) {
-  const tasks::Classification& result = evaluation.result;
-  report::html::Report report(fmt::format("{:.2f} % right", 100.0 * result.top1_accuracy()),
-                              fmt::format("{} on {}", evaluation.model, evaluation.data));
-  report.key_figures({{fmt::format("{:.4f}", result.top1_accuracy()), "top-1"},
-                      {fmt::format("{:.4f}", result.top5_accuracy()), "top-5"},
-                      {grouped(static_cast<double>(result.images)), "images"},
-                      {fmt::format("{:.4f}", result.loss), "mean cross entropy"}});
-  report.section("What is taken for what");
-  report.pictures({{confusion_png(evaluation), "Confusion", "row: the image's class, column: what it was called"}},
-                  report::colour_scale_svg(), "Share of a class's images, relative to guessing.");
-  if (evaluation.classes.size() <= kMostColumns) report.table(confusion_header(evaluation), confusion_rows(evaluation));
+  const Classification& result = evaluation.result;
+  report::html::Report page(fmt::format("{:.2f} % right", 100.0 * result.top1_accuracy()),
+                            fmt::format("{} on {}", evaluation.model, evaluation.data));
+  page.key_figures({{fmt::format("{:.4f}", result.top1_accuracy()), "top-1"},
+                    {fmt::format("{:.4f}", result.top5_accuracy()), "top-5"},
+                    {report::grouped(static_cast<double>(result.images)), "images"},
+                    {fmt::format("{:.4f}", result.loss), "mean cross entropy"}});
+  page.section("What is taken for what");
+  page.pictures({{confusion_png(evaluation), "Confusion", "row: the image's class, column: what it was called"}},
+                report::colour_scale_svg(), "Share of a class's images, relative to guessing.");
+  if (evaluation.classes.size() <= kMostColumns) page.table(confusion_header(evaluation), confusion_rows(evaluation));
   if (!evaluation.attention.empty()) {
-    report.section("Attention, layer by layer");
-    report.table(attention_header(), attention_rows(evaluation.attention));
-    report.note(
-        "Means over heads and images. Rank: singular values above N machine epsilons of the largest, in double.");
+    page.section("Attention, layer by layer");
+    page.table(attention_header(), attention_rows(evaluation.attention));
+    page.note("Means over heads and images. Rank: singular values above N machine epsilons of the largest, in double.");
   }
-  return report.page();
+  return page.page();
 }
 
-}  // namespace mhla::cli
+}  // namespace mhla::tasks

@@ -2,13 +2,14 @@
 #pragma once
 
 #include <memory>
+#include <ostream>
 
-#include "cli/train_classify_options.hpp"
 #include "data/image_loader.hpp"
 #include "models/classifier_file.hpp"
+#include "tasks/classify/recipe.hpp"
 #include "train/communicator.hpp"
 
-namespace mhla::cli {
+namespace mhla::tasks {
 
 struct ClassifyImages {
   std::unique_ptr<data::ImageLoader> training, validation, test;  // the last two where there are such images
@@ -21,9 +22,10 @@ struct ClassifyImages {
   std::int64_t bad_images(train::Communicator& communicator) const;
 };
 
+// Notes on the images go to `text`, of the first process alone.
 ClassifyImages open_classify_images(const TrainClassifyOptions& options, const ClassifyRecipe& recipe,
-                                    at::Device device, const train::Communicator& communicator);
+                                    at::Device device, const train::Communicator& communicator, std::ostream& text);
 
 std::string augmentation_text(const data::Augmentation& augmentation);
 
-}  // namespace mhla::cli
+}  // namespace mhla::tasks

@@ -1,5 +1,5 @@
 // Search for the pretrained model.
-#include "cli/classify_model.hpp"
+#include "tasks/classify/pretrained.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <vector>
 
-#include "cli/commands.hpp"
+#include "tasks/usage_error.hpp"
 
-namespace mhla::cli {
+namespace mhla::tasks {
 namespace {
 
 constexpr int kLevels = 4;  // from build/release/bin up to the repository
@@ -40,4 +40,4 @@ std::filesystem::path classifier_path(const std::string& given) {
   throw UsageError("--model is needed, since there is no folder pretrained with a .safetensors file");
 }
 
-}  // namespace mhla::cli
+}  // namespace mhla::tasks

@@ -3,10 +3,10 @@
 
 #include <filesystem>
 
-namespace mhla::cli {
+namespace mhla::tasks {
 
 // `given`, or the one .safetensors file of the folder `pretrained` beside the program, above it, or in the working
 // folder. Throws a UsageError where there is none, or more than one.
 std::filesystem::path classifier_path(const std::string& given);
 
-}  // namespace mhla::cli
+}  // namespace mhla::tasks
