@@ -154,6 +154,18 @@ TEST_F(Weights, AClassifierFileWithoutItsConfigIsRefused) {
   }
 }
 
+TEST_F(Weights, AFileThatSaysPresetReferenceLoadsAsAuthors) {
+  ClassifierOptions options = small_options();
+  options.preset = "authors";
+  const auto saved = model(options);
+  io::Json config = saved->options;
+  config["preset"] = "reference";
+  save_weights(*saved, file_, {{"mhla.config", config}});
+  const LoadedClassifier loaded = load_classifier(file_);
+  EXPECT_EQ(loaded.model->options, options);
+  EXPECT_TRUE(at::equal(loaded.model->forward(images(2, 32, 32)), saved->forward(images(2, 32, 32))));
+}
+
 TEST_F(Weights, NonsenseInAClassifierFileIsRefusedByName) {
   const auto saved = model(small_options());
   const auto refused = [&](const char* key, const io::Json& value, const std::string& reason) {

@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <set>
 
-#include "data_pipeline/image_files.hpp"
 #include "mhla/types.hpp"
 #include "support/expect_error.hpp"
+#include "support/image_files.hpp"
 
 namespace mhla::data {
 namespace {

@@ -4,10 +4,12 @@
 #include <cmath>
 #include <limits>
 
+#include "io/image.hpp"
 #include "report/axis.hpp"
 #include "report/heat_map.hpp"
 #include "report/html.hpp"
 #include "report/line_chart.hpp"
+#include "report/text.hpp"
 
 namespace mhla::report {
 namespace {
@@ -57,6 +59,25 @@ TEST(ShortNumber, NamesThousandsAndMillions) {
   EXPECT_EQ(short_number(0.25), "0.25");
 }
 
+TEST(HeatMap, AveragesLargeMatricesAndEnlargesSmallOnes) {
+  const std::vector<double> uniform(6 * 6, 1.0 / 6.0);
+  const io::Image small = io::decode_image(heat_map_png({uniform, 6, 6}, 4), "small");
+  const io::Image large = io::decode_image(heat_map_png({uniform, 6, 6}, 20), "large");
+  EXPECT_EQ(small.width, 4);
+  EXPECT_EQ(large.width, 18);
+  const auto middle = colour(0.5);  // uniform, halfway between a tenth and ten times
+  for (const io::Image* image : {&small, &large})
+    for (std::size_t i = 0; i < image->rgb.size(); ++i) EXPECT_EQ(image->rgb[i], middle[i % 3]) << i;
+}
+
+TEST(Text, NumbersAndDurationsReadWell) {
+  EXPECT_EQ(grouped(65536), "65,536");
+  EXPECT_EQ(three_digits(12.34), "12.3");
+  EXPECT_EQ(duration(42.4), "42 s");
+  EXPECT_EQ(duration(185), "3 min 05 s");
+  EXPECT_EQ(duration(7800), "2 h 10 min");
+}
+
 TEST(Colour, GetsBrighterAllTheWay) {
   const auto luminance = [](double t) {
     const auto rgb = colour(t);
@@ -73,7 +94,8 @@ TEST(Report, IsOneFileThatNeedsNothingElse) {
   report.section("Finding <1>");
   report.paragraph("text");
   report.table({"a", "b"}, {{"1", "2"}});
-  report.pictures({{heat_map_png(torch::full({4, 4}, 0.25)), "map", "caption"}}, colour_scale_svg(), "about");
+  report.pictures({{heat_map_png({std::vector<double>(16, 0.25), 4, 4}), "map", "caption"}}, colour_scale_svg(),
+                  "about");
   report.chart(LineChart{"t", "x", "y", false, false, {{"s", {0, 1}, {0, 1}}}}.svg(), "chart");
   const std::string page = report.page();
   EXPECT_TRUE(page.starts_with("<!doctype html>"));

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <string>
 
-#include "data_pipeline/image_files.hpp"
 #include "io/file.hpp"
 #include "support/expect_error.hpp"
+#include "support/image_files.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace mhla::data {

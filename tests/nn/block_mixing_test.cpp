@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "mhla/torch.hpp"
-#include "models/small_model.hpp"
 
 namespace mhla::nn {
 namespace {
@@ -51,22 +50,6 @@ TEST(BlockMixing, ARowWithoutASumHasFiniteGradients) {
   BlockMixing mixing(Partition::grid({4, 4}, {4, 4}), at::zeros({16, 16}, at::kDouble), /*frozen=*/false);
   mixing->on({2, 2}, at::kCPU).mixing.sum().backward();
   EXPECT_TRUE(mixing->weight.grad().isfinite().all().item<bool>());
-}
-
-TEST(BlockMixing, ClassifiersLearnItFromImagesTooSmallForTheirBlocks) {
-  models::ClassifierOptions options = models::testing::small_options();
-  options.blocks = {8, 8};
-  for (const char* model : {"deit_tiny", "vlt_tiny"}) {
-    options.model = model;
-    if (options.model == "vlt_tiny") options.patch = models::ClassifierOptions{}.patch;
-    const auto classifier = models::make_classifier(options);
-    models::testing::shake(*classifier);
-    classifier->forward(models::testing::images(2, 12, 16)).square().sum().backward();
-    for (std::int64_t layer = 0; layer < classifier->layers(); ++layer) {
-      const at::Tensor mixing = classifier->mixing_parameter(layer);
-      EXPECT_TRUE(!mixing.defined() || mixing.grad().abs().max().item<double>() > 0.0) << model << ", layer " << layer;
-    }
-  }
 }
 
 }  // namespace

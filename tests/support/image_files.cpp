@@ -1,4 +1,4 @@
-#include "data_pipeline/image_files.hpp"
+#include "support/image_files.hpp"
 
 #include <png.h>
 #include <zlib.h>

@@ -1,8 +1,9 @@
 // Files, JSON and PNG.
+#include "io/file.hpp"
+
 #include <gtest/gtest.h>
 #include <png.h>
 
-#include "io/file.hpp"
 #include "io/json.hpp"
 #include "io/png.hpp"
 #include "mhla/types.hpp"

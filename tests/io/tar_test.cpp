@@ -7,11 +7,11 @@
 #include <random>
 #include <string>
 
-#include "data_pipeline/image_files.hpp"
 #include "io/file.hpp"
 #include "io/gzip.hpp"
 #include "mhla/types.hpp"
 #include "support/expect_error.hpp"
+#include "support/image_files.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace mhla::io {

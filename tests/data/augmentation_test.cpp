@@ -8,8 +8,8 @@
 #include <set>
 
 #include "data/geometry.hpp"
-#include "data_pipeline/image_files.hpp"
 #include "support/expect_error.hpp"
+#include "support/image_files.hpp"
 
 namespace mhla::data {
 namespace {

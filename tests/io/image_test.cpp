@@ -7,10 +7,10 @@
 #include <cstdlib>
 #include <random>
 
-#include "data_pipeline/image_files.hpp"
 #include "io/png.hpp"
 #include "mhla/types.hpp"
 #include "support/expect_error.hpp"
+#include "support/image_files.hpp"
 
 namespace mhla::io {
 namespace {

@@ -3,11 +3,11 @@
 
 #include <functional>
 
-#include "models/small_model.hpp"
 #include "nn/convolution.hpp"
 #include "nn/mlp.hpp"
 #include "nn/qkv_features.hpp"
 #include "nn/residual.hpp"
+#include "support/relative_error.hpp"
 
 namespace mhla::nn {
 namespace {
@@ -55,7 +55,7 @@ void expect_equal(const LayerFunction& layer, const Tensors& inputs, const std::
   ASSERT_TRUE(found[0].grad_fn() != nullptr);
   EXPECT_NE(found[0].grad_fn()->name().find(fused), std::string::npos) << what << ": " << found[0].grad_fn()->name();
   for (std::size_t i = 0; i < expected.size(); ++i)
-    EXPECT_LT(models::testing::relative_error(found[i].cpu().to(at::kDouble), expected[i].detach()), tolerance)
+    EXPECT_LT(mhla::testing::relative_error(found[i].cpu().to(at::kDouble), expected[i].detach()), tolerance)
         << what << ", tensor " << i;
   const at::Tensor loss = layer(given)[0].to(at::kDouble).square().sum();
   try {

@@ -8,8 +8,8 @@
 
 #include "data/image_loader.hpp"
 #include "data/resize.hpp"
-#include "data_pipeline/image_files.hpp"
 #include "io/file.hpp"
+#include "support/image_files.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace mhla::data {
