@@ -1,4 +1,5 @@
 // The fused layers on a GPU against the same formula in double on the CPU, values and gradients: `ctest -L gpu`.
+#include <ATen/autocast_mode.h>
 #include <gtest/gtest.h>
 
 #include <functional>
