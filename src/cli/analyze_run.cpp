@@ -47,6 +47,12 @@ std::int64_t bound_of(const std::string& method, const Part& part) {
   return analysis::rank_bound(part.partition, part.q.size(1));
 }
 
+std::vector<std::byte> heat_map(const torch::Tensor& matrix) {
+  const torch::Tensor values = matrix.to(torch::kDouble).contiguous();
+  return report::heat_map_png(
+      {{values.const_data_ptr<double>(), static_cast<std::size_t>(values.numel())}, values.size(0), values.size(1)});
+}
+
 report::Series series(const Analysis& result, const std::string& method, const std::string& label,
                       const std::function<double(const MethodStatistics&)>& value) {
   report::Series line{label, {}, {}};
@@ -73,7 +79,7 @@ Analysis analyze(const AnalysisInput& input, const std::function<void(double)>& 
       if (i == kCurvePoints) {
         result.whole.push_back(row);
         result.heat_maps.push_back(
-            {report::heat_map_png(analysis::block_ordered(matrix, part.partition)), method,
+            {heat_map(analysis::block_ordered(matrix, part.partition)), method,
              fmt::format("rank {} of {}, entropy {:.2f} nats", row.values.rank, row.tokens, row.values.entropy)});
       }
       step(std::pow(i, 2) / total / kMethods.size());

@@ -29,7 +29,9 @@ class BenchedModel {
     check();
     if (low_ && !settings.training) model_->to(settings.dtype), images_ = images_.to(settings.dtype);
     if (settings.training)
-      optimizer_.emplace(train::trained_parameters(*model_, model_->mixing_matrices()), train::AdamWOptions{});
+      optimizer_.emplace(
+          train::trained_parameters(*model_, [&](const std::string& name) { return model_->decays(name); }),
+          train::AdamWOptions{});
   }
 
   void run() {
@@ -46,7 +48,7 @@ class BenchedModel {
     }
     loss.backward();
     optimizer_->step(kLearningRate);
-    for (const at::Tensor& mixing : model_->mixing_matrices()) project_mixing_(mixing);
+    model_->after_step();
   }
 
   double relative_error() const { return relative_error_; }

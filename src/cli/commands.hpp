@@ -4,15 +4,11 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
-#include "mhla/types.hpp"
+#include "tasks/usage_error.hpp"
 
 namespace mhla::cli {
 
-// A wrong argument, as opposed to a failed run: exit code 2.
-class UsageError : public Error {
- public:
-  using Error::Error;
-};
+using tasks::UsageError;  // exit code 2
 
 struct Outcome {
   int exit_code = 0;  // 0: success, 1: failure

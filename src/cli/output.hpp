@@ -4,9 +4,9 @@
 #include <CLI/CLI.hpp>
 #include <ostream>
 #include <string>
-#include <vector>
 
 #include "io/json.hpp"
+#include "report/text.hpp"
 
 namespace mhla::cli {
 
@@ -23,13 +23,8 @@ class Output {
   std::string target_;
 };
 
-// Columns as wide as their widest cell; numbers are right-aligned, words left-aligned.
-std::string table(const std::vector<std::string>& header, const std::vector<std::vector<std::string>>& rows);
-
-// At least three significant digits: 0.0123 -> "0.0123", 12.34 -> "12.3", 1234.5 -> "1,234".
-std::string three_digits(double value);
-
-// 65536 -> "65,536"
-std::string grouped(double value);
+using report::grouped;
+using report::table;
+using report::three_digits;
 
 }  // namespace mhla::cli

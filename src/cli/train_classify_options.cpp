@@ -1,22 +1,19 @@
-// Flags and recipes of `mhla train classify`.
+// Flags of `mhla train classify`.
 #include "cli/train_classify_options.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-
-#include "cli/commands.hpp"
 #include "cli/number_checks.hpp"
 #include "cli/train_device.hpp"
 
 namespace mhla::cli {
 namespace {
 
+using tasks::TrainClassifyOptions;
+
 void add_model_options(CLI::App& command, TrainClassifyOptions& options) {
   constexpr const char* kGroup = "Model";
   models::ClassifierOptions& model = options.model;
   command.add_option("--model", model.model, "Architecture")
-      ->check(CLI::IsMember({"deit_tiny", "deit_small", "deit_base", "vlt_tiny", "vlt_small", "vlt_base"}))
+      ->check(CLI::IsMember(models::classifier_names()))
       ->capture_default_str()
       ->group(kGroup);
   command.add_option("--preset", model.preset, "paper, or authors: as the authors' code computes")
@@ -184,48 +181,6 @@ void add_train_classify_options(CLI::App& command, TrainClassifyOptions& options
   add_recipe_options(command, options);
   add_data_options(command, options);
   add_run_options(command, options);
-  options.output.add_option(command);
-}
-
-ClassifyRecipe resolve_recipe(const TrainClassifyOptions& options) {
-  const bool small = options.recipe == "small";
-  const double lr = options.lr.value_or(1e-3);
-  ClassifyRecipe recipe{.epochs = options.epochs.value_or(small ? 30.0 : 300.0),
-                        .lr = lr,
-                        .warmup_from = std::min(1e-6, lr),
-                        .weight_decay = options.weight_decay.value_or(0.05),
-                        .clip = options.clip.value_or(small ? 1.0 : 0.0),
-                        .ema = options.ema.value_or(small ? 0.0 : 0.9996),
-                        .batch = options.batch.value_or(small ? 256 : 1024),
-                        .warmup_epochs = small ? 3.0 : 10.0,
-                        .augmentation = data::augmentation_preset(
-                            !options.augment.empty() ? options.augment : (small ? "light" : "deit")),
-                        .model = options.model};
-  data::Augmentation& augmentation = recipe.augmentation;
-  if (options.rand_augment == "none")
-    augmentation.rand_augment.reset();
-  else if (!options.rand_augment.empty())
-    augmentation.rand_augment = data::parse_rand_augment(options.rand_augment);
-  augmentation.mixup = options.mixup.value_or(augmentation.mixup);
-  augmentation.cutmix = options.cutmix.value_or(augmentation.cutmix);
-  augmentation.smoothing = options.smoothing.value_or(augmentation.smoothing);
-  augmentation.erasing = options.erasing.value_or(augmentation.erasing);
-  augmentation.color_jitter = options.color_jitter.value_or(augmentation.color_jitter);
-  try {
-    data::validate(augmentation);
-  } catch (const Error& error) {
-    throw UsageError(fmt::format("augmentation: {}", error.what()));
-  }
-  if (options.mean.empty() != options.deviation.empty()) throw UsageError("--mean and --std go together");
-  models::ClassifierOptions& model = recipe.model;
-  const std::int64_t side = small ? 64 : 224;
-  model.image_size = options.image_size.empty() ? std::vector{side, side} : options.image_size;
-  if (model.image_size.size() == 1) model.image_size.push_back(model.image_size[0]);
-  const bool small_patches = small && model.model.starts_with("deit");  // others have a stem of their own
-  model.patch = options.patch.value_or(small_patches ? 4 : 16);
-  model.drop_path = options.drop_path.value_or(small ? 0.0 : 0.1);
-  model.lepe = !options.no_lepe;
-  return recipe;
 }
 
 }  // namespace mhla::cli

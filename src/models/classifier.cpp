@@ -1,4 +1,4 @@
-// The models by name, and what options of any of them must satisfy.
+// What options of classifiers must satisfy, and what all classifiers share.
 #include "models/classifier.hpp"
 
 #include <fmt/format.h>
@@ -7,12 +7,13 @@
 #include <algorithm>
 
 #include "mhla/mixing.hpp"
-#include "models/vit/vit.hpp"
-#include "models/vlt/vlt.hpp"
-#include "nn/attention.hpp"
+#include "models/registry.hpp"
+#include "nn/block_mixing.hpp"
 
 namespace mhla::models {
 namespace {
+
+constexpr std::string_view kTask = "classify";
 
 void check_pair_of_sizes(const char* name, const std::vector<std::int64_t>& values) {
   constexpr std::int64_t kMost = 1 << 16;
@@ -44,6 +45,21 @@ void check_classifier_options(const ClassifierOptions& options) {
     throw Error(fmt::format("drop_path is {}; it must be at least 0 and less than 1", options.drop_path));
 }
 
+std::vector<nn::AttentionKind> attention_per_layer(const ClassifierOptions& options, std::int64_t depth) {
+  const auto given = static_cast<std::int64_t>(options.attention.size());
+  if (given != 1 && given != depth)
+    throw Error(
+        fmt::format("attention has {} entries; it must have one, or one for each of the {} layers", given, depth));
+  std::vector<nn::AttentionKind> kinds;
+  for (std::int64_t layer = 0; layer < depth; ++layer)
+    kinds.push_back(nn::parse_attention_kind(options.attention[static_cast<std::size_t>(given == 1 ? 0 : layer)]));
+  return kinds;
+}
+
+Classifier::Classifier(ClassifierOptions options) : options(std::move(options)) {
+  check_classifier_options(this->options);
+}
+
 std::vector<at::Tensor> Classifier::mixing_matrices() {
   std::vector<at::Tensor> matrices;
   for (std::int64_t layer = 0; layer < layers(); ++layer)
@@ -52,19 +68,37 @@ std::vector<at::Tensor> Classifier::mixing_matrices() {
   return matrices;
 }
 
-bool is_mixing(const std::string& parameter_name) { return parameter_name.ends_with("piece_attn.conv.weight"); }
-
-std::vector<std::string> classifier_names() {
-  std::vector<std::string> names = vit_names();
-  for (const std::string& name : vlt_names()) names.push_back(name);
-  return names;
+bool Classifier::decays(const std::string& name) const {
+  return !is_mixing(name) && name.find("pos_embed") == std::string::npos;
 }
 
+void Classifier::after_step() { nn::project_mixing_(mixing_matrices()); }
+
+Fit Classifier::fit_from(const io::Json& from) const {
+  std::optional<ClassifierOptions> source;
+  if (!from.is_null()) {
+    source = from.get<ClassifierOptions>();
+    check_classifier_options(*source);
+  }
+  return [this, source](const std::string& name, const at::Tensor& stored) { return fitted(name, stored, source); };
+}
+
+void Classifier::check_images(const at::Tensor& images) {
+  if (images.dim() != 4 || images.size(1) != 3 || images.size(2) < 1 || images.size(3) < 1)
+    throw Error("images has shape " + c10::str(images.sizes()) + "; it must be [batch, 3, height, width]");
+}
+
+void Classifier::check_layer(std::int64_t layer) const {
+  if (layer < 0 || layer >= layers())
+    throw Error(fmt::format("layer is {}; it must be from 0 to {}", layer, layers() - 1));
+}
+
+bool is_mixing(const std::string& parameter_name) { return parameter_name.ends_with("piece_attn.conv.weight"); }
+
+std::vector<std::string> classifier_names() { return model_names(kTask); }
+
 std::shared_ptr<Classifier> make_classifier(const ClassifierOptions& options) {
-  check_classifier_options(options);
-  if (is_vit(options.model)) return std::make_shared<Vit>(options);
-  if (is_vlt(options.model)) return std::make_shared<Vlt>(options);
-  throw Error(fmt::format("model is \"{}\"; it may be {}", options.model, fmt::join(classifier_names(), ", ")));
+  return std::static_pointer_cast<Classifier>(make_model(options, kTask));
 }
 
 }  // namespace mhla::models

@@ -10,12 +10,14 @@
 #include <vector>
 
 #include "io/json.hpp"
+#include "models/model.hpp"
+#include "nn/attention.hpp"
 #include "nn/grid.hpp"
 
 namespace mhla::models {
 
 struct ClassifierOptions {
-  std::string model = "deit_tiny";                // deit_tiny|deit_small|deit_base|vlt_tiny|vlt_small|vlt_base
+  std::string model = "deit_tiny";                // one of classifier_names()
   std::string preset = "paper";                   // authors: the authors' modules to the bit; paper: as published
   std::vector<std::string> attention = {"mhla"};  // softmax|linear|mhla; one for all layers or one per layer;
                                                   // vlt: one is for the first two stages, the others are softmax
@@ -38,9 +40,17 @@ struct ClassifierOptions {
 void to_json(io::Json& json, const ClassifierOptions& options);
 void from_json(const io::Json& json, ClassifierOptions& options);
 
-class Classifier : public torch::nn::Module {
+// Throws an Error that names the first option no model can have.
+void check_classifier_options(const ClassifierOptions& options);
+
+// The options' attention layer by layer, of a model with `depth` layers.
+std::vector<nn::AttentionKind> attention_per_layer(const ClassifierOptions& options, std::int64_t depth);
+
+class Classifier : public Model {
  public:
-  explicit Classifier(ClassifierOptions options) : options(std::move(options)) {}
+  using Config = ClassifierOptions;
+
+  explicit Classifier(ClassifierOptions options);  // checks them
 
   // [B, 3, H, W] normalised -> logits [B, classes]. Images need not have the size of the options.
   virtual at::Tensor forward(const at::Tensor& images) = 0;
@@ -48,23 +58,38 @@ class Classifier : public torch::nn::Module {
   virtual std::int64_t layers() const = 0;
   virtual nn::Grid grid(std::int64_t layer) const = 0;  // its tokens at the options' image size
 
+  // The pixels under that grid, and where on them an image of the options' size lies: models add a border (or cut one
+  // off) where tokens do not cover an image exactly.
+  struct Canvas {
+    std::int64_t height = 0, width = 0, top = 0, left = 0;
+  };
+  virtual Canvas canvas(std::int64_t layer) const = 0;
+
   // The blocks a layer with a mixing matrix has on that grid.
   virtual Partition partition(std::int64_t layer) const { return nn::at_most(grid(layer), options.blocks); }
 
   // The mixing matrix of a layer, [M, M, 1, 1]; undefined where it has none.
   virtual at::Tensor mixing_parameter(std::int64_t layer) = 0;
-  // Views [M, M] of the learned ones, to project after a step.
-  std::vector<at::Tensor> mixing_matrices();
+  std::vector<at::Tensor> mixing_matrices();  // views [M, M] of the learned ones
 
   // How much tokens look at each other in one layer: [B, heads, N, N], rows as of nn::Attention::weights.
   virtual at::Tensor attention_matrix(const at::Tensor& images, std::int64_t layer) = 0;
 
+  io::Json config() const override { return options; }
+  bool decays(const std::string& name) const override;  // not mixing matrices and position embeddings
+  void after_step() override;                           // mixing matrices stay in [0, 1]
+  Fit fit_from(const io::Json& from) const override;
+
+  const ClassifierOptions options;
+
+ protected:
   // A stored tensor of another shape (made for `from`, where that is known) in the shape of parameter `name`: position
   // embeddings and mixing matrices resized. Undefined where nothing can be done.
   virtual at::Tensor fitted(const std::string& name, const at::Tensor& stored,
-                            const std::optional<ClassifierOptions>& from) = 0;
+                            const std::optional<ClassifierOptions>& from) const = 0;
 
-  const ClassifierOptions options;
+  static void check_images(const at::Tensor& images);  // their shape
+  void check_layer(std::int64_t layer) const;
 };
 
 std::vector<std::string> classifier_names();  // deit_tiny, ...
@@ -73,8 +98,5 @@ bool is_mixing(const std::string& parameter_name);  // by its name, ...piece_att
 
 // Initial values come from torch's generator (torch::manual_seed). Throws an Error that names the wrong option.
 std::shared_ptr<Classifier> make_classifier(const ClassifierOptions& options);
-
-// Throws an Error that names the first option no model can have.
-void check_classifier_options(const ClassifierOptions& options);
 
 }  // namespace mhla::models

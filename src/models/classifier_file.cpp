@@ -12,25 +12,16 @@
 namespace mhla::models {
 namespace {
 
-constexpr const char* kConfig = "mhla.config";
 constexpr const char* kClasses = "mhla.classes";
 constexpr const char* kPreprocessing = "mhla.preprocessing";
-
-// The metadata of this key as JSON, null where it is missing.
-io::Json metadata_of(const io::SafeTensors& file, const char* key) {
-  const auto found = file.metadata().find(key);
-  return found == file.metadata().end()
-             ? io::Json()
-             : io::parse_json(found->second, fmt::format("{}: metadata \"{}\"", file.source(), key));
-}
 
 ClassifierFacts stored_facts(const io::SafeTensors& file, std::int64_t classes) {
   ClassifierFacts facts;
   const char* key = kClasses;
   try {
-    if (const io::Json names = metadata_of(file, key); !names.is_null()) names.get_to(facts.classes);
+    if (const io::Json names = stored_json(file, key); !names.is_null()) names.get_to(facts.classes);
     key = kPreprocessing;
-    if (const io::Json preprocessing = metadata_of(file, key); !preprocessing.is_null()) {
+    if (const io::Json preprocessing = stored_json(file, key); !preprocessing.is_null()) {
       preprocessing.at("mean").get_to(facts.preprocessing.mean);
       preprocessing.at("std").get_to(facts.preprocessing.std);
       preprocessing.at("crop_fraction").get_to(facts.preprocessing.crop_fraction);
@@ -57,37 +48,30 @@ ClassifierFacts stored_facts(const io::SafeTensors& file, std::int64_t classes) 
 void save_classifier(const Classifier& classifier, const std::filesystem::path& path, const ClassifierFacts& facts,
                      at::ScalarType dtype, const io::Json& more) {
   io::Json metadata = more;
-  metadata[kConfig] = classifier.options;
   metadata[kClasses] = facts.classes;
   const Preprocessing& preprocessing = facts.preprocessing;
   metadata[kPreprocessing] = {
       {"mean", preprocessing.mean}, {"std", preprocessing.std}, {"crop_fraction", preprocessing.crop_fraction}};
-  save_weights(classifier, path, metadata, dtype);
-}
-
-std::optional<ClassifierOptions> stored_options(const io::SafeTensors& file) {
-  const io::Json config = metadata_of(file, kConfig);
-  if (config.is_null()) return std::nullopt;
-  try {
-    const auto options = config.get<ClassifierOptions>();
-    check_classifier_options(options);
-    return options;
-  } catch (const Error& error) {
-    throw Error(fmt::format("{}: metadata \"{}\": {}", file.source(), kConfig, error.what()));
-  }
+  save_model(classifier, path, metadata, dtype);
 }
 
 LoadedClassifier load_classifier(const std::filesystem::path& path, const at::Device& device) {
   const io::SafeTensors file = io::SafeTensors::load(path);
-  const std::optional<ClassifierOptions> options = stored_options(file);
-  if (!options)
+  const io::Json config = stored_json(file, kConfig);
+  if (config.is_null())
     throw Error(fmt::format(
         "{}: metadata \"{}\" is missing, which says what model it is; files of `mhla train classify` have it, "
         "and those of tools/convert_checkpoint.py for the models it recognises; `mhla train classify --init` "
         "takes weights without",
         file.source(), kConfig));
-  LoadedClassifier loaded{make_classifier(*options), stored_facts(file, options->classes)};
-  load_weights(*loaded.model, path, LoadMode::strict);
+  LoadedClassifier loaded;
+  try {
+    loaded.model = make_classifier(config.get<ClassifierOptions>());
+  } catch (const Error& error) {
+    throw config_error(file, error);
+  }
+  loaded.facts = stored_facts(file, loaded.model->options.classes);
+  load_weights(*loaded.model, file, LoadMode::strict);
   loaded.model->to(device);
   loaded.model->eval();
   return loaded;

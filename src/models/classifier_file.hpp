@@ -8,11 +8,9 @@
 #include <array>
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "io/safetensors.hpp"
 #include "models/classifier.hpp"
 
 namespace mhla::models {
@@ -37,8 +35,5 @@ struct LoadedClassifier {
   ClassifierFacts facts;
 };
 LoadedClassifier load_classifier(const std::filesystem::path& path, const at::Device& device = at::kCPU);
-
-// The options in a file's metadata, if there are any.
-std::optional<ClassifierOptions> stored_options(const io::SafeTensors& file);
 
 }  // namespace mhla::models

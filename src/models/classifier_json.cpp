@@ -51,6 +51,7 @@ void from_json(const io::Json& json, ClassifierOptions& options) {
       throw Error(fmt::format("classifier option \"{}\" is {}, which is of the wrong type", name, found->dump()));
     }
   });
+  if (options.preset == "reference") options.preset = "authors";  // its name in older files
 }
 
 }  // namespace mhla::models

@@ -1,13 +1,10 @@
-// Strict loading and saving; weights_adapt.cpp has what adapt adds.
+// Loading, strict or adapting, and saving.
 #include "models/weights.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "mhla/types.hpp"
-#include "models/classifier_file.hpp"
-#include "models/weights_adapt.hpp"
-#include "tensor_io/tensors.hpp"
+#include <utility>
 
 namespace mhla::models {
 namespace {
@@ -19,35 +16,50 @@ void add_lines(std::string& text, const char* heading, const std::vector<std::st
   text += fmt::format("{}{}:\n  {}", text.empty() ? "" : "\n", heading, fmt::join(lines, "\n  "));
 }
 
-}  // namespace
-
-NamedTensors named_tensors(const torch::nn::Module& module) {
-  NamedTensors tensors;
-  for (const auto& item : module.named_parameters()) tensors[item.key()] = item.value();
-  for (const auto& item : module.named_buffers()) tensors[item.key()] = item.value();
-  return tensors;
+std::string renamed(const std::string& name, std::string_view from, std::string_view to) {
+  const std::size_t at = name.find(from);
+  const bool found = at != std::string::npos && (from.starts_with('.') || at == 0);
+  return found ? std::string(name).replace(at, from.size(), to) : name;
 }
 
-std::string LoadReport::text() const {
-  std::string result;
-  add_lines(result, "adapted", adapted);
-  add_lines(result, "missing in the file", missing);
-  add_lines(result, "in the file, but not in the model", extra);
-  add_lines(result, "of another shape or type", misshapen);
+// The model's name of a stored tensor, or the name it has.
+std::string name_in_model(const std::string& name, const NamedTensors& targets, std::span<const SameLayer> same) {
+  if (targets.contains(name)) return name;
+  for (const auto& [one, other] : same)
+    for (const std::string& candidate : {renamed(name, one, other), renamed(name, other, one)})
+      if (targets.contains(candidate)) return candidate;
+  return name;
+}
+
+Fit fit_of(const Model& model, const io::SafeTensors& file) {
+  const io::Json config = stored_json(file, kConfig);
+  try {
+    return model.fit_from(config);
+  } catch (const Error& error) {
+    throw config_error(file, error);
+  }
+}
+
+// Stored tensors under the names and in the shapes of the model, as far as possible.
+NamedTensors adapted(const Model& model, const io::SafeTensors& file, NamedTensors stored, LoadReport& report) {
+  const NamedTensors targets = named_tensors(model);
+  const Fit fit = fit_of(model, file);
+  model.convert(targets, stored, report);
+  NamedTensors result;
+  for (auto& [name, tensor] : stored) result[name_in_model(name, targets, model.weight_names())] = tensor;
+  for (auto& [name, tensor] : result) {
+    const auto target = targets.find(name);
+    if (target == targets.end() || target->second.sizes() == tensor.sizes()) continue;
+    const at::Tensor fitted = fit(name, tensor);
+    if (!fitted.defined() || fitted.sizes() != target->second.sizes()) continue;
+    report.adapted.push_back(fmt::format("{}: {} resized to {}", name, shape(tensor), shape(fitted)));
+    tensor = fitted;
+  }
   return result;
 }
 
-LoadReport load_weights(torch::nn::Module& module, const std::filesystem::path& path, LoadMode mode) {
-  const io::SafeTensors file = io::SafeTensors::load(path);
-  NamedTensors stored;
-  for (const auto& item : file.tensors()) stored[item.first] = io::to_torch(file, item.first);
-  LoadReport report;
-  if (mode == LoadMode::adapt) adapt_to(module, named_tensors(module), stored_options(file), stored, report);
-  return load_tensors(module, stored, file.source(), mode, std::move(report));
-}
-
-LoadReport load_tensors(torch::nn::Module& module, const NamedTensors& stored, const std::string& source, LoadMode mode,
-                        LoadReport report) {
+LoadReport load(torch::nn::Module& module, const NamedTensors& stored, const std::string& source, LoadMode mode,
+                LoadReport report) {
   const NamedTensors targets = named_tensors(module);
   NamedTensors fitting;
   for (const auto& [name, target] : targets) {
@@ -76,15 +88,59 @@ LoadReport load_tensors(torch::nn::Module& module, const NamedTensors& stored, c
   return report;
 }
 
+}  // namespace
+
+std::string LoadReport::text() const {
+  std::string result;
+  add_lines(result, "adapted", adapted);
+  add_lines(result, "missing in the file", missing);
+  add_lines(result, "in the file, but not in the model", extra);
+  add_lines(result, "of another shape or type", misshapen);
+  return result;
+}
+
+LoadReport load_weights(Model& model, const io::SafeTensors& file, LoadMode mode) {
+  NamedTensors stored;
+  for (const auto& item : file.tensors()) stored[item.first] = io::to_torch(file, item.first);
+  LoadReport report;
+  if (mode == LoadMode::adapt) stored = adapted(model, file, std::move(stored), report);
+  return load(model, stored, file.source(), mode, std::move(report));
+}
+
+LoadReport load_weights(Model& model, const std::filesystem::path& path, LoadMode mode) {
+  return load_weights(model, io::SafeTensors::load(path), mode);
+}
+
+LoadReport load_tensors(torch::nn::Module& module, const NamedTensors& stored, const std::string& source) {
+  return load(module, stored, source, LoadMode::strict, {});
+}
+
+void save_model(const Model& model, const std::filesystem::path& path, const io::Json& metadata, at::ScalarType dtype) {
+  io::Json with_config = metadata;
+  with_config[kConfig] = model.config();
+  save_weights(model, path, with_config, dtype);
+}
+
 void save_weights(const torch::nn::Module& module, const std::filesystem::path& path, const io::Json& metadata,
                   at::ScalarType dtype) {
   NamedTensors tensors = named_tensors(module);
   for (auto& item : tensors)
-    if (item.second.is_floating_point()) item.second = item.second.detach().to(dtype);
+    if (item.second.is_floating_point()) item.second = item.second.to(dtype);
   std::map<std::string, std::string> texts;
   for (const auto& item : metadata.items())
     texts[item.key()] = item.value().is_string() ? item.value().get<std::string>() : item.value().dump();
   io::save_tensors(path, tensors, texts);
+}
+
+io::Json stored_json(const io::SafeTensors& file, const char* key) {
+  const auto found = file.metadata().find(key);
+  return found == file.metadata().end()
+             ? io::Json()
+             : io::parse_json(found->second, fmt::format("{}: metadata \"{}\"", file.source(), key));
+}
+
+Error config_error(const io::SafeTensors& file, const Error& error) {
+  return Error(fmt::format("{}: metadata \"{}\": {}", file.source(), kConfig, error.what()));
 }
 
 }  // namespace mhla::models

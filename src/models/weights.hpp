@@ -1,23 +1,22 @@
-// Weights of modules as safetensors files, under the names timm and the authors use.
+// Weights of models as safetensors files.
 #pragma once
 
 #include <torch/torch.h>
 
 #include <filesystem>
-#include <map>
 #include <string>
 #include <vector>
 
 #include "io/json.hpp"
+#include "io/safetensors.hpp"
+#include "mhla/types.hpp"
+#include "models/model.hpp"
 
 namespace mhla::models {
 
-using NamedTensors = std::map<std::string, at::Tensor>;
-
-NamedTensors named_tensors(const torch::nn::Module& module);  // its parameters and buffers
-
 // strict: names and shapes must agree exactly. adapt: what fits is taken, other names for the same layer are
-// understood, position embeddings and mixing matrices are resized, and the rest stays as it was initialised.
+// understood (Model::weight_names, Model::convert), tensors of other sizes are resized where the model can
+// (Model::fit_from), and the rest stays as it was initialised.
 enum class LoadMode { strict, adapt };
 
 struct LoadReport {
@@ -30,17 +29,28 @@ struct LoadReport {
   std::string text() const;  // one line per finding
 };
 
-// Parameters and buffers of `module` from a file. A strict load that does not fit throws one Error with the whole list
-// and leaves the module as it was.
-LoadReport load_weights(torch::nn::Module& module, const std::filesystem::path& path, LoadMode mode);
+// Parameters and buffers of `model` from a file. A strict load that does not fit throws one Error with the whole list
+// and leaves the model as it was.
+LoadReport load_weights(Model& model, const io::SafeTensors& file, LoadMode mode);
+LoadReport load_weights(Model& model, const std::filesystem::path& path, LoadMode mode);
 
-// The same from tensors in memory; `source` begins error messages, and findings are added to `report`.
-LoadReport load_tensors(torch::nn::Module& module, const NamedTensors& stored, const std::string& source, LoadMode mode,
-                        LoadReport report = {});
+// A strict load of tensors in memory; `source` begins error messages.
+LoadReport load_tensors(torch::nn::Module& module, const NamedTensors& stored, const std::string& source);
 
-// Parameters and buffers; floating-point tensors are stored as `dtype`. Members of `metadata` that are not strings are
-// stored as JSON text.
+// Parameters and buffers, and the model's config in the metadata; floating-point tensors are stored as `dtype`. Members
+// of `metadata` that are not strings are stored as JSON text.
+void save_model(const Model& model, const std::filesystem::path& path, const io::Json& metadata = io::Json::object(),
+                at::ScalarType dtype = at::kFloat);
+// The same without a config.
 void save_weights(const torch::nn::Module& module, const std::filesystem::path& path, const io::Json& metadata = {},
                   at::ScalarType dtype = at::kFloat);
+
+inline constexpr const char* kConfig = "mhla.config";  // the metadata that holds a model's config
+
+// Metadata of a file as JSON, null where it is missing.
+io::Json stored_json(const io::SafeTensors& file, const char* key);
+
+// `error` with file and metadata in front of it.
+Error config_error(const io::SafeTensors& file, const Error& error);
 
 }  // namespace mhla::models

@@ -61,4 +61,11 @@ BlockMixingImpl::Blocks BlockMixingImpl::on(Grid grid, at::Device device) {
   return {here, resized(own, positions_of(here, own.device()))};
 }
 
+void project_mixing_(const std::vector<at::Tensor>& matrices) {
+  if (matrices.empty()) return;
+  const at::NoGradGuard no_gradient;
+  at::_foreach_clamp_min_(matrices, 0.0);
+  at::_foreach_clamp_max_(matrices, 1.0);
+}
+
 }  // namespace mhla::nn

@@ -3,6 +3,8 @@
 
 #include <torch/torch.h>
 
+#include <vector>
+
 #include "mhla/partition.hpp"
 #include "nn/grid.hpp"
 
@@ -34,5 +36,8 @@ class BlockMixingImpl : public torch::nn::Module {
   Grid positions_for_;    // its blocks per axis
 };
 TORCH_MODULE(BlockMixing);
+
+// As project_mixing_ of mhla/torch.hpp, for the matrices of all layers together.
+void project_mixing_(const std::vector<at::Tensor>& matrices);
 
 }  // namespace mhla::nn

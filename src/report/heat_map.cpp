@@ -18,6 +18,20 @@ double to_srgb(double linear) {
 
 double cube(double x) { return x * x * x; }
 
+// Mean weight relative to uniform of the part of the matrix under one cell of a picture of rows x columns cells; parts
+// may overlap by a row or a column.
+double mean_of_part(const Matrix& matrix, std::int64_t row, std::int64_t rows, std::int64_t column,
+                    std::int64_t columns) {
+  const std::int64_t top = row * matrix.rows / rows, bottom = ((row + 1) * matrix.rows + rows - 1) / rows;
+  const std::int64_t left = column * matrix.columns / columns;
+  const std::int64_t right = ((column + 1) * matrix.columns + columns - 1) / columns;
+  double sum = 0.0;
+  for (std::int64_t y = top; y < bottom; ++y)
+    for (std::int64_t x = left; x < right; ++x)
+      sum += matrix.values[static_cast<std::size_t>(y * matrix.columns + x)] * static_cast<double>(matrix.columns);
+  return sum / static_cast<double>(bottom - top) / static_cast<double>(right - left);
+}
+
 }  // namespace
 
 std::array<std::uint8_t, 3> colour(double t) {
@@ -38,26 +52,21 @@ std::array<std::uint8_t, 3> colour(double t) {
   return rgb;
 }
 
-std::vector<std::byte> heat_map_png(const torch::Tensor& matrix, std::int64_t side) {
-  torch::Tensor weights = matrix.to(torch::kFloat64) * static_cast<double>(matrix.size(1));
-  std::int64_t enlarge = 1;
-  if (matrix.size(0) > side)
-    weights = torch::adaptive_avg_pool2d(weights.unsqueeze(0), {side, side}).squeeze(0);
-  else
-    enlarge = std::max<std::int64_t>(1, side / std::max<std::int64_t>(matrix.size(0), 1));
+std::vector<std::byte> heat_map_png(const Matrix& matrix, std::int64_t side) {
+  const bool shrinks = matrix.rows > side;
+  const std::int64_t rows = shrinks ? side : matrix.rows, columns = shrinks ? side : matrix.columns;
+  const std::int64_t enlarge = shrinks ? 1 : std::max<std::int64_t>(1, side / std::max<std::int64_t>(matrix.rows, 1));
   const double decades = std::log10(kBrightest / kDarkest);
-  const torch::Tensor level = ((weights / kDarkest).log10() / decades).contiguous();
-  const auto values = level.accessor<double, 2>();
-  const std::int64_t height = values.size(0) * enlarge;
-  const std::int64_t width = values.size(1) * enlarge;
-  std::vector<std::uint8_t> rgb;
-  rgb.reserve(static_cast<std::size_t>(width * height * 3));
-  for (std::int64_t y = 0; y < height; ++y)
-    for (std::int64_t x = 0; x < width; ++x) {
-      const auto pixel = colour(values[y / enlarge][x / enlarge]);
-      rgb.insert(rgb.end(), pixel.begin(), pixel.end());
+  std::vector<std::uint8_t> rgb(static_cast<std::size_t>(3 * rows * columns * enlarge * enlarge));
+  for (std::int64_t row = 0; row < rows; ++row)
+    for (std::int64_t column = 0; column < columns; ++column) {
+      const double weight = mean_of_part(matrix, row, rows, column, columns);
+      const auto pixel = colour(std::log10(weight / kDarkest) / decades);
+      for (std::int64_t y = row * enlarge; y < (row + 1) * enlarge; ++y)
+        for (std::int64_t x = column * enlarge; x < (column + 1) * enlarge; ++x)
+          std::ranges::copy(pixel, rgb.begin() + 3 * (y * columns * enlarge + x));
     }
-  return io::encode_png(rgb, width, height);
+  return io::encode_png(rgb, columns * enlarge, rows * enlarge);
 }
 
 std::string colour_scale_svg() {

@@ -27,6 +27,13 @@ constexpr std::array<std::pair<std::string_view, torch::ScalarType>, 10> kTypes 
 
 }  // namespace
 
+NamedTensors named_tensors(const torch::nn::Module& module) {
+  NamedTensors tensors;
+  for (const auto& item : module.named_parameters()) tensors.emplace(item.key(), item.value().detach());
+  for (const auto& item : module.named_buffers()) tensors.emplace(item.key(), item.value().detach());
+  return tensors;
+}
+
 torch::Tensor to_torch(const SafeTensors& file, const std::string& name) {
   const SafeTensor& stored = file.at(name);
   const auto* const found =
@@ -47,9 +54,9 @@ SafeTensor safe_tensor(const torch::Tensor& plain, const std::string& name) {
           {static_cast<const std::byte*>(plain.data_ptr()), plain.nbytes()}};
 }
 
-void save_tensors(const std::filesystem::path& path, const std::map<std::string, torch::Tensor>& tensors,
+void save_tensors(const std::filesystem::path& path, const NamedTensors& tensors,
                   const std::map<std::string, std::string>& metadata) {
-  std::map<std::string, torch::Tensor> held;
+  NamedTensors held;
   std::map<std::string, SafeTensor> entries;
   for (const auto& [name, tensor] : tensors) {
     held[name] = tensor.detach().cpu().contiguous();

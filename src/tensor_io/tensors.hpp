@@ -11,13 +11,18 @@
 
 namespace mhla::io {
 
+using NamedTensors = std::map<std::string, torch::Tensor>;
+
+// Parameters and buffers by name, without their gradients: what a file must hold of a module.
+NamedTensors named_tensors(const torch::nn::Module& module);
+
 // A copy of the named tensor; throws an Error where it is missing or of a type torch does not have.
 torch::Tensor to_torch(const SafeTensors& file, const std::string& name);
 
 // The tensor as an entry of a file; `plain` is contiguous, on the CPU, and outlives the entry. `name` is for errors.
 SafeTensor safe_tensor(const torch::Tensor& plain, const std::string& name);
 
-void save_tensors(const std::filesystem::path& path, const std::map<std::string, torch::Tensor>& tensors,
+void save_tensors(const std::filesystem::path& path, const NamedTensors& tensors,
                   const std::map<std::string, std::string>& metadata = {});
 
 }  // namespace mhla::io

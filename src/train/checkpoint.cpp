@@ -7,10 +7,10 @@
 #include <algorithm>
 
 #include "io/crc32c.hpp"
+#include "io/file.hpp"
 #include "io/safetensors.hpp"
 #include "mhla/types.hpp"
 #include "tensor_io/tensors.hpp"
-#include "train/durable_file.hpp"
 
 namespace mhla::train {
 namespace fs = std::filesystem;
@@ -34,7 +34,7 @@ void save_checkpoint(const fs::path& path, const Checkpoint& checkpoint) {
   std::map<std::string, io::SafeTensor> stored;
   for (const auto& [name, tensor] : held) stored.emplace(name, io::safe_tensor(tensor, name));
   const io::Json notes = {{"step", checkpoint.step}, {"crc32c", checksum(stored)}, {"notes", checkpoint.notes}};
-  write_durably(path, io::encode_safetensors(stored, {{kNotes, notes.dump()}}));
+  io::write_durably(path, io::encode_safetensors(stored, {{kNotes, notes.dump()}}));
 }
 
 Checkpoint load_checkpoint(const fs::path& path) {
@@ -77,7 +77,7 @@ std::vector<fs::path> CheckpointFolder::list() const {
 }
 
 std::optional<Checkpoint> CheckpointFolder::newest(const std::function<void(const std::string&)>& report) const {
-  remove_unfinished(folder_);
+  io::remove_unfinished(folder_);
   const auto files = list();
   for (const fs::path& path : files) try {
       return load_checkpoint(path);
@@ -91,7 +91,7 @@ std::optional<Checkpoint> CheckpointFolder::newest(const std::function<void(cons
 }
 
 void CheckpointFolder::remove_all() const {
-  remove_unfinished(folder_);
+  io::remove_unfinished(folder_);
   for (const fs::path& path : list()) fs::remove(path);
 }
 

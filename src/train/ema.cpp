@@ -12,7 +12,7 @@ namespace mhla::train {
 Ema::Ema(const torch::nn::Module& model, double decay) : decay_(decay) {
   if (!(decay > 0.0 && decay < 1.0))
     throw Error(fmt::format("decay of the weight average is {}; it must lie between 0 and 1", decay));
-  for (const auto& [name, tensor] : state_of(model)) {
+  for (const auto& [name, tensor] : named_tensors(model)) {
     if (!tensor.is_floating_point()) continue;
     names_.push_back(name);
     weights_.push_back(tensor);

@@ -14,15 +14,11 @@ bool is_vector(const at::Tensor& tensor) {
 
 }  // namespace
 
-std::vector<Parameter> trained_parameters(const torch::nn::Module& model, const std::vector<at::Tensor>& mixing) {
+std::vector<Parameter> trained_parameters(const torch::nn::Module& model, const Decays& decays) {
   std::vector<Parameter> parameters;
-  for (const auto& item : model.named_parameters()) {
-    const at::Tensor& tensor = item.value();
-    if (!tensor.requires_grad()) continue;
-    const bool is_mixing = std::ranges::any_of(mixing, [&](const at::Tensor& m) { return m.is_alias_of(tensor); });
-    const bool is_position = item.key().find("pos_embed") != std::string::npos;
-    parameters.push_back({item.key(), tensor, !(is_mixing || is_position || is_vector(tensor))});
-  }
+  for (const auto& item : model.named_parameters())
+    if (const at::Tensor& tensor = item.value(); tensor.requires_grad())
+      parameters.push_back({item.key(), tensor, !is_vector(tensor) && decays(item.key())});
   return parameters;
 }
 
@@ -31,13 +27,6 @@ std::vector<at::Tensor> tensors_of(const std::vector<Parameter>& parameters) {
   tensors.reserve(parameters.size());
   for (const Parameter& parameter : parameters) tensors.push_back(parameter.tensor);
   return tensors;
-}
-
-NamedTensors state_of(const torch::nn::Module& model) {
-  NamedTensors state;
-  for (const auto& item : model.named_parameters()) state.emplace(item.key(), item.value().detach());
-  for (const auto& item : model.named_buffers()) state.emplace(item.key(), item.value().detach());
-  return state;
 }
 
 std::size_t bytes_of(const NamedTensors& tensors) {

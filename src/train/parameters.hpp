@@ -3,11 +3,16 @@
 
 #include <torch/torch.h>
 
-#include <map>
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "tensor_io/tensors.hpp"
+
 namespace mhla::train {
+
+using io::named_tensors;
+using io::NamedTensors;
 
 struct Parameter {
   std::string name;
@@ -15,17 +20,12 @@ struct Parameter {
   bool decays = true;
 };
 
-// Weight decay pulls towards zero what is a matrix. Vectors (gains, biases, layer scales), position embeddings and
-// mixing matrices, whose entries are weights of an average, stay free of it. Only what requires a gradient is listed.
-// `mixing` are parameters or views of them.
-std::vector<Parameter> trained_parameters(const torch::nn::Module& model, const std::vector<at::Tensor>& mixing);
+// Weight decay pulls matrices towards zero. Vectors (gains, biases, layer scales) stay free of it, and so do matrices
+// of which `decays`, asked by name, says no. Only what requires a gradient is listed.
+using Decays = std::function<bool(const std::string& name)>;
+std::vector<Parameter> trained_parameters(const torch::nn::Module& model, const Decays& decays);
 
 std::vector<at::Tensor> tensors_of(const std::vector<Parameter>& parameters);
-
-using NamedTensors = std::map<std::string, at::Tensor>;
-
-// Parameters and buffers by name: what a checkpoint must hold of a model.
-NamedTensors state_of(const torch::nn::Module& model);
 
 std::size_t bytes_of(const NamedTensors& tensors);
 

@@ -22,10 +22,12 @@ class Task {
   virtual ~Task() = default;
 
   virtual torch::nn::Module& model() = 0;
-  virtual std::vector<at::Tensor> mixing_matrices() = 0;  // learned ones, kept in [0, 1] after each step
-  virtual std::string unit() const = 0;                   // what samples are called: "images"
-  virtual std::int64_t samples() const = 0;               // of one batch, over all ranks
-  virtual std::int64_t batches() const = 0;               // of one epoch
+  virtual bool decays(const std::string& /*parameter*/) const { return true; }  // vectors never do
+  virtual void after_step() {}  // brings parameters back to the values the model allows
+
+  virtual std::string unit() const = 0;      // what samples are called: "images"
+  virtual std::int64_t samples() const = 0;  // of one batch, over all ranks
+  virtual std::int64_t batches() const = 0;  // of one epoch
 
   // Batches of a run are a function of (epoch, batch): the next is `first_batch` of `epoch`.
   virtual void start(std::int64_t epoch, std::int64_t first_batch) = 0;

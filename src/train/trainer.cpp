@@ -54,7 +54,7 @@ std::int64_t checked_steps_per_epoch(const Task& task, std::int64_t accumulate) 
 
 Trainer::Trainer(Task& task, const TrainerOptions& options, Communicator& communicator)
     : task_(task), options_(options), communicator_(communicator), device_(task.model().parameters().front().device()),
-      parameters_(trained_parameters(task.model(), task.mixing_matrices())), mixing_(task.mixing_matrices()),
+      parameters_(trained_parameters(task.model(), [&](const std::string& name) { return task.decays(name); })),
       optimizer_(parameters_, options.adamw), checkpoints_(options.out / "checkpoints"),
       steps_per_epoch_(checked_steps_per_epoch(task, options.accumulate)) {
   options_.schedule.validate();
@@ -64,7 +64,6 @@ Trainer::Trainer(Task& task, const TrainerOptions& options, Communicator& commun
   if (communicator_.size() > 1) buckets_ = std::make_unique<GradientBuckets>(tensors_of(parameters_), communicator_);
   for (std::int64_t* interval : {&options_.log_every, &options_.evaluate_every, &options_.checkpoint_every})
     if (*interval <= 0) *interval = steps_per_epoch_;
-  for (at::Tensor& matrix : mixing_) matrix = matrix.detach();
   loss_sum_ = at::zeros({}, at::TensorOptions(at::kFloat).device(device_));
 }
 
@@ -72,7 +71,7 @@ Facts Trainer::memory_facts() const {
   double gradients = 0.0;
   for (const Parameter& parameter : parameters_) gradients += static_cast<double>(parameter.tensor.nbytes());
   std::string text = fmt::format("weights {}, gradients {}, optimizer {}",
-                                 megabytes(static_cast<double>(bytes_of(state_of(task_.model())))),
+                                 megabytes(static_cast<double>(bytes_of(named_tensors(task_.model())))),
                                  megabytes(gradients), megabytes(static_cast<double>(bytes_of(optimizer_.state()))));
   if (ema_) text += fmt::format(", average {}", megabytes(static_cast<double>(bytes_of(ema_->state()))));
   return {{"memory", text},
@@ -83,7 +82,7 @@ Facts Trainer::memory_facts() const {
 
 NamedTensors Trainer::state() const {
   NamedTensors all;
-  for (const auto& [name, tensor] : state_of(task_.model())) all.emplace("model/" + name, tensor);
+  for (const auto& [name, tensor] : named_tensors(task_.model())) all.emplace("model/" + name, tensor);
   for (const auto& [name, tensor] : optimizer_.state()) all.emplace("optimizer/" + name, tensor);
   if (ema_)
     for (const auto& [name, tensor] : ema_->state()) all.emplace("ema/" + name, tensor);
@@ -197,11 +196,7 @@ void Trainer::train_step() {
     backward();
   }
   norm_ = optimizer_.step(options_.schedule.at(step_));
-  const at::NoGradGuard no_grad;
-  if (!mixing_.empty()) {  // as project_mixing_, for all layers together
-    at::_foreach_clamp_min_(mixing_, 0.0);
-    at::_foreach_clamp_max_(mixing_, 1.0);
-  }
+  task_.after_step();
   if (ema_) ema_->update(step_);
 }
 

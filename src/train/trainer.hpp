@@ -66,7 +66,6 @@ class Trainer {
   Communicator& communicator_;
   at::Device device_;
   std::vector<Parameter> parameters_;
-  std::vector<at::Tensor> mixing_;
   AdamW optimizer_;
   std::optional<Ema> ema_;
   std::unique_ptr<GradientBuckets> buckets_;  // with several processes

@@ -4,6 +4,7 @@
 #include <torch/torch.h>
 
 #include "models/classifier.hpp"
+#include "support/relative_error.hpp"
 
 namespace mhla::models::testing {
 
@@ -29,9 +30,7 @@ inline std::int64_t parameter_count(const torch::nn::Module& module) {
   return count;
 }
 
-inline double relative_error(const at::Tensor& a, const at::Tensor& b) {
-  return ((a - b).to(at::kDouble).norm() / b.to(at::kDouble).norm()).item<double>();
-}
+using mhla::testing::relative_error;
 
 // Every parameter at random, so that no zero hides an error; mixing matrices stay in [0, 1].
 inline void shake(torch::nn::Module& module) {

@@ -24,9 +24,9 @@ class Weights : public ::testing::Test {
     return made;
   }
 
-  std::string strict_error(torch::nn::Module& module) {
+  std::string strict_error(Model& model) {
     try {
-      load_weights(module, file_, LoadMode::strict);
+      load_weights(model, file_, LoadMode::strict);
     } catch (const Error& error) {
       return error.what();
     }
@@ -152,6 +152,18 @@ TEST_F(Weights, AClassifierFileWithoutItsConfigIsRefused) {
     EXPECT_NE(text.find("model.safetensors: metadata \"mhla.config\": classifier option \"patch\""), std::string::npos)
         << text;
   }
+}
+
+TEST_F(Weights, AFileThatSaysPresetReferenceLoadsAsAuthors) {
+  ClassifierOptions options = small_options();
+  options.preset = "authors";
+  const auto saved = model(options);
+  io::Json config = saved->options;
+  config["preset"] = "reference";
+  save_weights(*saved, file_, {{"mhla.config", config}});
+  const LoadedClassifier loaded = load_classifier(file_);
+  EXPECT_EQ(loaded.model->options, options);
+  EXPECT_TRUE(at::equal(loaded.model->forward(images(2, 32, 32)), saved->forward(images(2, 32, 32))));
 }
 
 TEST_F(Weights, NonsenseInAClassifierFileIsRefusedByName) {

@@ -46,7 +46,8 @@ class ToyTask : public Task {
 
   ToyModel& toy() { return *model_; }
   torch::nn::Module& model() override { return *model_; }
-  std::vector<at::Tensor> mixing_matrices() override { return {model_->attention->mixing}; }
+  bool decays(const std::string& parameter) const override { return parameter != "attention.mixing"; }
+  void after_step() override { model_->attention->project_(); }
   std::string unit() const override { return "samples"; }
   std::int64_t samples() const override { return kBatch; }
   std::int64_t batches() const override { return kBatches; }

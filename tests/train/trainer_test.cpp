@@ -37,7 +37,7 @@ TEST(Trainer, LearnsProjectsAndLeavesItsFiles) {
   EXPECT_LT(rows[rows.size() - 2].at("loss").get<double>(), 0.6 * rows[0].at("loss").get<double>());
   EXPECT_GT(trainer.best_score(), 0.6);
   EXPECT_GE(task.best_saved, 1);
-  const at::Tensor mixing = task.mixing_matrices()[0];
+  const at::Tensor mixing = task.toy().attention->mixing;
   EXPECT_GE(mixing.min().item<double>(), 0.0);
   EXPECT_LE(mixing.max().item<double>(), 1.0);
   EXPECT_TRUE(torch::equal(task.toy().unused, torch::ones({2, 2})));  // no gradient, no decay

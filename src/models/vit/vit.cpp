@@ -1,8 +1,6 @@
 // The vision transformer from pixels to logits.
 #include "models/vit/vit.hpp"
 
-#include <fmt/format.h>
-
 #include "mhla/torch.hpp"
 #include "models/fit.hpp"
 #include "nn/drop_path.hpp"
@@ -23,12 +21,11 @@ std::shared_ptr<nn::Attention> make_attention(const VitDesign& design, nn::Atten
 }  // namespace
 
 Vit::Vit(const ClassifierOptions& options)
-    : Classifier(options), design(options),
-      patches_(torch::nn::Conv2dOptions(3, design.width, options.patch).stride(options.patch)) {
+    : Classifier(options), design(options), patches_(3, design.width, options.patch) {
   const std::int64_t prefix = design.class_token ? 1 : 0;
   if (design.class_token) class_token_ = register_parameter("cls_token", torch::zeros({1, 1, design.width}));
   position_ = register_parameter("pos_embed", torch::zeros({1, prefix + design.grid.tokens(), design.width}));
-  register_module("patch_embed", std::make_shared<torch::nn::Module>("patch_embed"))->register_module("proj", patches_);
+  register_module("patch_embed", patches_);
   auto list = register_module("blocks", std::make_shared<torch::nn::Module>("blocks"));
   for (std::int64_t layer = 0; layer < design.depth; ++layer) {
     blocks_.push_back(std::make_shared<VitBlock>(
@@ -54,22 +51,9 @@ void Vit::initialise() {
 }
 
 Vit::Tokens Vit::embed(const at::Tensor& images) {
-  if (images.dim() != 4 || images.size(1) != 3 || images.size(2) < 1 || images.size(3) < 1)
-    throw Error("images has shape " + c10::str(images.sizes()) + "; it must be [batch, 3, height, width]");
-  const std::int64_t patch = options.patch, height = images.size(2), width = images.size(3);
-  const nn::Grid grid = design.canvas ? design.grid : design.grid_of(height, width);
-  const std::int64_t more_height = grid.height * patch - height, more_width = grid.width * patch - width;
-  at::Tensor whole = images;
-  if (more_height != 0 || more_width != 0) {
-    const std::int64_t top = design.canvas ? more_height / 2 : 0, left = design.canvas ? more_width / 2 : 0;
-    whole = at::constant_pad_nd(images, {left, more_width - left, top, more_height - top});
-  }
-  // A convolution whose patches do not overlap is a matrix product, and leaves tokens in the order they are used.
-  const at::Tensor pixels = whole.unflatten(3, {grid.width, patch})
-                                .unflatten(2, {grid.height, patch})
-                                .permute({0, 2, 4, 1, 3, 5})
-                                .reshape({images.size(0), grid.tokens(), 3 * patch * patch});
-  at::Tensor x = at::linear(pixels, patches_->weight.flatten(1), patches_->bias);
+  check_images(images);
+  const nn::Grid grid = design.canvas ? design.grid : design.grid_of(images.size(2), images.size(3));
+  at::Tensor x = patches_->forward(images, grid, design.canvas ? nn::Placement::centre : nn::Placement::corner);
   if (class_token_.defined()) x = at::cat({class_token_.expand({x.size(0), -1, -1}).to(x.scalar_type()), x}, 1);
   return {x + positions_on(grid), grid};
 }
@@ -104,13 +88,21 @@ at::Tensor Vit::forward(const at::Tensor& images) {
   return head_->forward(norm_->forward(design.class_token ? x.select(1, 0) : x.mean(1)));
 }
 
+Classifier::Canvas Vit::canvas(std::int64_t /*layer*/) const {
+  Canvas canvas{design.grid.height * options.patch, design.grid.width * options.patch};
+  if (design.canvas) {
+    canvas.top = (canvas.height - options.image_size[0]) / 2;
+    canvas.left = (canvas.width - options.image_size[1]) / 2;
+  }
+  return canvas;
+}
+
 at::Tensor Vit::mixing_parameter(std::int64_t layer) {
   return blocks_.at(static_cast<std::size_t>(layer))->attn->mixing();
 }
 
 at::Tensor Vit::attention_matrix(const at::Tensor& images, std::int64_t layer) {
-  if (layer < 0 || layer >= layers())
-    throw Error(fmt::format("layer is {}; it must be from 0 to {}", layer, layers() - 1));
+  check_layer(layer);
   const torch::NoGradGuard no_gradient;
   auto [x, grid] = embed(images);
   nn::Residual stream(x);
@@ -120,7 +112,7 @@ at::Tensor Vit::attention_matrix(const at::Tensor& images, std::int64_t layer) {
 }
 
 at::Tensor Vit::fitted(const std::string& name, const at::Tensor& stored,
-                       const std::optional<ClassifierOptions>& from) {
+                       const std::optional<ClassifierOptions>& from) const {
   if (name == "pos_embed") {
     const auto source = from ? std::optional(VitDesign(*from)) : std::nullopt;
     return fitted_positions(stored, source ? std::optional(source->grid) : std::nullopt, design.grid,

@@ -7,6 +7,7 @@
 #include "models/classifier.hpp"
 #include "models/vit/vit_block.hpp"
 #include "models/vit/vit_design.hpp"
+#include "nn/patch_embedding.hpp"
 
 namespace mhla::models {
 
@@ -18,14 +19,19 @@ class Vit : public Classifier {
   at::Tensor mixing_parameter(std::int64_t layer) override;
   std::int64_t layers() const override { return static_cast<std::int64_t>(blocks_.size()); }
   nn::Grid grid(std::int64_t /*layer*/) const override { return design.grid; }
+  Canvas canvas(std::int64_t layer) const override;
   at::Tensor attention_matrix(const at::Tensor& images, std::int64_t layer) override;
-  at::Tensor fitted(const std::string& name, const at::Tensor& stored,
-                    const std::optional<ClassifierOptions>& from) override;
+  std::span<const SameLayer> weight_names() const override;
+  void convert(const NamedTensors& targets, NamedTensors& stored, LoadReport& report) const override;
 
   // Output of the last block, [B, N, C], a class token (where there is one) first.
   at::Tensor features(const at::Tensor& images);
 
   const VitDesign design;
+
+ protected:
+  at::Tensor fitted(const std::string& name, const at::Tensor& stored,
+                    const std::optional<ClassifierOptions>& from) const override;
 
  private:
   struct Tokens {
@@ -36,7 +42,7 @@ class Vit : public Classifier {
   at::Tensor positions_on(nn::Grid grid);
   void initialise();
 
-  torch::nn::Conv2d patches_;
+  nn::PatchEmbedding patches_;
   at::Tensor position_, class_token_;
   std::vector<std::shared_ptr<VitBlock>> blocks_;
   nn::Norm norm_ = nullptr;

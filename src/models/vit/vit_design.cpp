@@ -8,45 +8,36 @@
 #include <limits>
 
 #include "mhla/torch.hpp"
+#include "nn/patch_embedding.hpp"
 
 namespace mhla::models {
 namespace {
 
-struct VitSize {
+struct Size {
   const char* name;
   std::int64_t width, depth, heads;
 };
-constexpr std::array kVitSizes = {VitSize{"deit_tiny", 192, 12, 3}, VitSize{"deit_small", 384, 12, 6},
-                                  VitSize{"deit_base", 768, 12, 12}};
+constexpr std::array kSizes = {Size{"deit_tiny", 192, 12, 3}, Size{"deit_small", 384, 12, 6},
+                               Size{"deit_base", 768, 12, 12}};
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 }  // namespace
 
-bool is_vit(const std::string& model) {
-  return std::ranges::any_of(kVitSizes, [&](const VitSize& size) { return model == size.name; });
-}
-
 std::vector<std::string> vit_names() {
   std::vector<std::string> names;
-  for (const VitSize& size : kVitSizes) names.emplace_back(size.name);
+  for (const Size& size : kSizes) names.emplace_back(size.name);
   return names;
 }
 
 VitDesign::VitDesign(const ClassifierOptions& options) : authors(options.preset == "authors"), options_(options) {
-  const auto* const size =
-      std::ranges::find_if(kVitSizes, [&](const VitSize& size) { return options.model == size.name; });
-  if (size == kVitSizes.end()) throw Error(fmt::format("model \"{}\" is no vision transformer", options.model));
+  const auto* const size = std::ranges::find_if(kSizes, [&](const Size& size) { return options.model == size.name; });
+  if (size == kSizes.end()) throw Error(fmt::format("model \"{}\" is no vision transformer", options.model));
   width = options.width > 0 ? options.width : size->width;
   depth = options.depth > 0 ? options.depth : size->depth;
   heads = options.heads > 0 ? options.heads : size->heads;
   if (width % heads != 0) throw Error(fmt::format("heads is {}; it must be a divisor of width, {}", heads, width));
-  const auto given = static_cast<std::int64_t>(options.attention.size());
-  if (given != 1 && given != depth)
-    throw Error(
-        fmt::format("attention has {} entries; it must have one, or one for each of the {} layers", given, depth));
-  for (std::int64_t layer = 0; layer < depth; ++layer)
-    attention.push_back(nn::parse_attention_kind(options.attention[static_cast<std::size_t>(given == 1 ? 0 : layer)]));
+  attention = attention_per_layer(options, depth);
   const auto all = [&](nn::AttentionKind kind) {
     return std::ranges::all_of(attention, [&](nn::AttentionKind layer) { return layer == kind; });
   };
@@ -60,7 +51,7 @@ VitDesign::VitDesign(const ClassifierOptions& options) : authors(options.preset 
 }
 
 nn::Grid VitDesign::grid_of(std::int64_t height, std::int64_t width) const {
-  return {ceil_div(height, options_.patch), ceil_div(width, options_.patch)};
+  return nn::patch_grid(height, width, options_.patch);
 }
 
 Partition VitDesign::partition() const {

@@ -30,7 +30,6 @@ struct VitDesign {
   const ClassifierOptions options_;
 };
 
-bool is_vit(const std::string& model);
 std::vector<std::string> vit_names();
 
 }  // namespace mhla::models

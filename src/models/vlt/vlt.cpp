@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <bit>
+
 #include "mhla/torch.hpp"
 #include "models/fit.hpp"
 #include "nn/convolution.hpp"
@@ -13,7 +15,7 @@ namespace mhla::models {
 namespace {
 
 constexpr std::int64_t kTailWidth = 1024;
-constexpr double kVltDeviation = 0.02;
+constexpr double kInitialDeviation = 0.02;
 
 torch::nn::Conv2d convolution3(std::int64_t from, std::int64_t to, std::int64_t stride) {
   return torch::nn::Conv2d(torch::nn::Conv2dOptions(from, to, 3).stride(stride).padding(1));
@@ -50,7 +52,7 @@ Vlt::Vlt(const ClassifierOptions& options)
   const torch::NoGradGuard no_gradient;
   for (const auto& module : modules(/*include_self=*/false))
     if (auto* const convolution = module->as<torch::nn::Conv2d>()) {
-      convolution->weight.normal_(0.0, kVltDeviation);
+      convolution->weight.normal_(0.0, kInitialDeviation);
       convolution->bias.zero_();
     }
 }
@@ -82,8 +84,7 @@ Vlt::Stage Vlt::make_stage(const VltDesign::Stage& stage, std::int64_t next_widt
 
 at::Tensor Vlt::run(const at::Tensor& images,
                     const std::function<bool(VltBlock&, const at::Tensor&, const Place&)>& visit) {
-  if (images.dim() != 4 || images.size(1) != 3 || images.size(2) < 1 || images.size(3) < 1)
-    throw Error("images has shape " + c10::str(images.sizes()) + "; it must be [batch, 3, height, width]");
+  check_images(images);
   at::Tensor image = stem_->forward(images.contiguous(at::MemoryFormat::ChannelsLast));
   at::Tensor x, drop;
   std::int64_t layer = 0;
@@ -112,6 +113,16 @@ at::Tensor Vlt::forward(const at::Tensor& images) {
   return nn::projected(head_, at::silu(normed).mean(at::IntArrayRef({2, 3})));
 }
 
+// Stem and stages halve the image, rounding up, until its tokens are left.
+Classifier::Canvas Vlt::canvas(std::int64_t layer) const {
+  const auto covered = [](std::int64_t pixels, std::int64_t tokens) {
+    return tokens *
+           static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>((pixels + tokens - 1) / tokens)));
+  };
+  const nn::Grid here = grid(layer);
+  return {covered(options.image_size[0], here.height), covered(options.image_size[1], here.width)};
+}
+
 at::Tensor Vlt::mixing_parameter(std::int64_t layer) {
   for (const Stage& stage : stages_) {
     if (layer < static_cast<std::int64_t>(stage.blocks.size()))
@@ -122,8 +133,7 @@ at::Tensor Vlt::mixing_parameter(std::int64_t layer) {
 }
 
 at::Tensor Vlt::attention_matrix(const at::Tensor& images, std::int64_t layer) {
-  if (layer < 0 || layer >= layers())
-    throw Error(fmt::format("layer is {}; it must be from 0 to {}", layer, layers() - 1));
+  check_layer(layer);
   const torch::NoGradGuard no_gradient;
   at::Tensor weights;
   run(images, [&](VltBlock& block, const at::Tensor& x, const Place& place) {
@@ -135,7 +145,7 @@ at::Tensor Vlt::attention_matrix(const at::Tensor& images, std::int64_t layer) {
 }
 
 at::Tensor Vlt::fitted(const std::string& name, const at::Tensor& stored,
-                       const std::optional<ClassifierOptions>& from) {
+                       const std::optional<ClassifierOptions>& from) const {
   for (std::size_t i = 0; i < design.stages.size(); ++i)
     if (is_mixing(name) && name.starts_with(fmt::format("layers.{}.", i)))
       return fitted_mixing(stored, from ? std::optional(VltDesign(*from).stages[i].partition) : std::nullopt,

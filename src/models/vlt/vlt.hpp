@@ -20,12 +20,15 @@ class Vlt : public Classifier {
   at::Tensor mixing_parameter(std::int64_t layer) override;
   std::int64_t layers() const override { return design.depth(); }
   nn::Grid grid(std::int64_t layer) const override { return design.stage_of(layer).grid; }
+  Canvas canvas(std::int64_t layer) const override;
   Partition partition(std::int64_t layer) const override { return design.stage_of(layer).partition; }
   at::Tensor attention_matrix(const at::Tensor& images, std::int64_t layer) override;
-  at::Tensor fitted(const std::string& name, const at::Tensor& stored,
-                    const std::optional<ClassifierOptions>& from) override;
 
   const VltDesign design;
+
+ protected:
+  at::Tensor fitted(const std::string& name, const at::Tensor& stored,
+                    const std::optional<ClassifierOptions>& from) const override;
 
  private:
   struct Stage {

@@ -9,7 +9,7 @@
 namespace mhla::models {
 namespace {
 
-constexpr std::int64_t kVltLepeSide = 5;
+constexpr std::int64_t kLepeSide = 5;
 constexpr double kRotaryBase = 10000.0;
 constexpr double kDenominatorEps = 1e-6;
 
@@ -31,7 +31,7 @@ fused::RotaryTables VltRotaryImpl::tables(nn::Grid grid) {
 VltAttention::VltAttention(const VltAttentionOptions& options)
     : options(options), qkvo_(register_module("qkvo", nn::pointwise(options.dim, 4 * options.dim))),
       proj_(register_module("proj", nn::pointwise(options.dim, options.dim))) {
-  if (options.lepe) lepe_ = register_module("lepe", nn::depthwise(options.dim, kVltLepeSide));
+  if (options.lepe) lepe_ = register_module("lepe", nn::depthwise(options.dim, kLepeSide));
   if (options.kind == nn::AttentionKind::mhla)
     mixing_ = register_module("piece_attn", nn::BlockMixing(options.partition, options.mixing, options.mixing_frozen));
   if (options.kind == nn::AttentionKind::linear) mixing_ = register_module("piece_attn", nn::BlockMixing());

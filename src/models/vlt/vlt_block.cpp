@@ -7,7 +7,7 @@
 namespace mhla::models {
 namespace {
 
-constexpr double kVltNormEps = 1e-6;
+constexpr double kNormEps = 1e-6;
 
 std::int64_t feed_forward_width(std::int64_t dim) { return dim * 7 / 2; }
 
@@ -24,8 +24,8 @@ at::Tensor VltFeedForwardImpl::forward(const at::Tensor& x, nn::Grid grid) {
 }
 
 VltBlock::VltBlock(const VltAttentionOptions& options, double layer_scale)
-    : pos_(register_module("pos", nn::depthwise(options.dim, 3))),
-      norm1_(nn::NormKind::layer, options.dim, kVltNormEps), norm2_(nn::NormKind::layer, options.dim, kVltNormEps),
+    : pos_(register_module("pos", nn::depthwise(options.dim, 3))), norm1_(nn::NormKind::layer, options.dim, kNormEps),
+      norm2_(nn::NormKind::layer, options.dim, kNormEps),
       attn_(register_module("attn", std::make_shared<VltAttention>(options))),
       ffn_(register_module("ffn", VltFeedForward(options.dim, feed_forward_width(options.dim)))),
       gamma_1_(register_parameter("gamma_1", torch::full({1, options.dim, 1, 1}, layer_scale))),

@@ -10,15 +10,15 @@
 namespace mhla::models {
 namespace {
 
-struct VltSize {
+struct Size {
   const char* name;
   std::array<std::int64_t, VltDesign::kStages> widths, depths, heads;
   std::array<double, VltDesign::kStages> layer_scales;
 };
-constexpr std::array kVltSizes = {
-    VltSize{"vlt_tiny", {64, 128, 256, 512}, {2, 2, 6, 2}, {1, 2, 4, 8}, {1.0, 1.0, 1.0, 1.0}},
-    VltSize{"vlt_small", {64, 128, 320, 512}, {3, 5, 9, 3}, {1, 2, 5, 8}, {1.0, 1.0, 1.0, 1.0}},
-    VltSize{"vlt_base", {96, 192, 384, 512}, {4, 6, 12, 6}, {1, 2, 6, 8}, {1.0, 1.0, 1e-6, 1e-6}},
+constexpr std::array kSizes = {
+    Size{"vlt_tiny", {64, 128, 256, 512}, {2, 2, 6, 2}, {1, 2, 4, 8}, {1.0, 1.0, 1.0, 1.0}},
+    Size{"vlt_small", {64, 128, 320, 512}, {3, 5, 9, 3}, {1, 2, 5, 8}, {1.0, 1.0, 1.0, 1.0}},
+    Size{"vlt_base", {96, 192, 384, 512}, {4, 6, 12, 6}, {1, 2, 6, 8}, {1.0, 1.0, 1e-6, 1e-6}},
 };
 constexpr std::size_t kLinearStages = 2;  // those that a single word for attention speaks of; the others are softmax
 
@@ -30,13 +30,9 @@ std::int64_t stage_blocks(std::size_t stage, std::int64_t blocks) { return stage
 
 }  // namespace
 
-bool is_vlt(const std::string& model) {
-  return std::ranges::any_of(kVltSizes, [&](const VltSize& size) { return model == size.name; });
-}
-
 std::vector<std::string> vlt_names() {
   std::vector<std::string> names;
-  for (const VltSize& size : kVltSizes) names.emplace_back(size.name);
+  for (const Size& size : kSizes) names.emplace_back(size.name);
   return names;
 }
 
@@ -55,9 +51,8 @@ const VltDesign::Stage& VltDesign::stage_of(std::int64_t layer) const {
 }
 
 VltDesign::VltDesign(const ClassifierOptions& options) {
-  const auto* const size =
-      std::ranges::find_if(kVltSizes, [&](const VltSize& size) { return options.model == size.name; });
-  if (size == kVltSizes.end()) throw Error(fmt::format("model \"{}\" is no vision linear transformer", options.model));
+  const auto* const size = std::ranges::find_if(kSizes, [&](const Size& size) { return options.model == size.name; });
+  if (size == kSizes.end()) throw Error(fmt::format("model \"{}\" is no vision linear transformer", options.model));
   if (options.patch != ClassifierOptions{}.patch)
     throw Error(fmt::format("patch is {}; {} has a stem of its own (4 pixels), leave patch at {}", options.patch,
                             options.model, ClassifierOptions{}.patch));
@@ -76,17 +71,12 @@ VltDesign::VltDesign(const ClassifierOptions& options) {
         nn::at_most(grid, std::array{stage_blocks(i, options.blocks[0]), stage_blocks(i, options.blocks[1])});
     grid = half(grid);
   }
-  const auto given = static_cast<std::int64_t>(options.attention.size());
-  if (given != 1 && given != depth())
-    throw Error(
-        fmt::format("attention has {} entries; it must have one, or one for each of the {} layers", given, depth()));
+  const std::vector<nn::AttentionKind> kinds = attention_per_layer(options, depth());
+  const bool one_for_all = options.attention.size() == 1;
   std::size_t layer = 0;
   for (std::size_t i = 0; i < kStages; ++i)
-    for (std::int64_t j = 0; j < stages[i].depth; ++j, ++layer) {
-      const bool own = given > 1 || i < kLinearStages;
-      stages[i].attention.push_back(own ? nn::parse_attention_kind(options.attention[given > 1 ? layer : 0])
-                                        : nn::AttentionKind::softmax);
-    }
+    for (std::int64_t j = 0; j < stages[i].depth; ++j, ++layer)
+      stages[i].attention.push_back(one_for_all && i >= kLinearStages ? nn::AttentionKind::softmax : kinds[layer]);
 }
 
 }  // namespace mhla::models

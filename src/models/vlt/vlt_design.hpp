@@ -31,7 +31,6 @@ struct VltDesign {
   std::array<Stage, kStages> stages;
 };
 
-bool is_vlt(const std::string& model);
 std::vector<std::string> vlt_names();
 
 }  // namespace mhla::models

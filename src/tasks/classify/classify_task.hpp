@@ -18,7 +18,8 @@ class ClassifyTask : public train::Task {
                at::Device device, train::Communicator& communicator, SaveBest save_best);
 
   torch::nn::Module& model() override { return *model_; }
-  std::vector<at::Tensor> mixing_matrices() override { return model_->mixing_matrices(); }
+  bool decays(const std::string& parameter) const override { return model_->decays(parameter); }
+  void after_step() override { model_->after_step(); }
   std::string unit() const override { return "images"; }
   std::int64_t samples() const override { return training_.options().batch; }
   std::int64_t batches() const override { return training_.batches(); }

@@ -1,0 +1,34 @@
+// Where a classifier looks: pictures of attention and mixing laid over an image.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "io/image.hpp"
+#include "models/classifier_file.hpp"
+
+namespace mhla::tasks {
+
+struct Overlay {
+  at::Tensor image;                                  // uint8 [H, W, 3], as the model saw it
+  at::Tensor attention;                              // [rows, columns] of tokens; sums to one
+  at::Tensor mixing;                                 // likewise, the weight of a token's block; undefined without MHLA
+  std::optional<std::array<std::int64_t, 2>> token;  // the one that looks, marked; none: all of them
+};
+
+// An image as the classifier is evaluated on it, [1, 3, H, W].
+at::Tensor input_of(const io::Image& image, const models::LoadedClassifier& classifier);
+
+// How one layer sees that input: the token (row, column), or the mean of all.
+Overlay make_overlay(models::LoadedClassifier& classifier, const at::Tensor& input, std::int64_t layer,
+                     const std::optional<std::array<std::int64_t, 2>>& token);
+
+// Side by side: the image, attention over it, mixing over it. Colour is the weight relative to uniform as in the heat
+// maps of `mhla analyze`, from a tenth (dark) to ten times (bright).
+std::vector<std::byte> overlay_png(const Overlay& overlay);
+
+}  // namespace mhla::tasks
