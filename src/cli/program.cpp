@@ -54,6 +54,17 @@ std::string names_of_commands(const CLI::App& app) {
   return names;
 }
 
+CLI::App& add_group(CLI::App& program, const std::string& name, const std::string& about, const std::string& missing) {
+  CLI::App* const group = program.add_subcommand(name, about);
+  group->require_subcommand(0, 1);
+  group->callback([group, missing] {
+    if (group->get_subcommands().empty())
+      throw UsageError(
+          fmt::format("{}: {} is missing; it may be: {}", group->get_name(), missing, names_of_commands(*group)));
+  });
+  return *group;
+}
+
 int run_program(int argc, const char* const* argv) {
   CLI::App program(kDescription, "mhla");
   program.footer(kFooter);
@@ -61,17 +72,7 @@ int run_program(int argc, const char* const* argv) {
   program.failure_message(CLI::FailureMessage::simple);
   Outcome outcome;
   try {
-    add_demo(program, outcome);
-    add_selftest(program, outcome);
-    add_bench(program, outcome);
-    add_analyze(program, outcome);
-    add_classify(program, outcome);
-    add_inspect(program, outcome);
-    add_parity(program, outcome);
-    add_train(program, outcome);
-    add_eval(program, outcome);
-    add_devices(program, outcome);
-    add_version(program, outcome);
+    for (AddCommand* const add : kCommands) add(program, outcome);
     if (argc > 1) check_commands(program, {argv + 1, static_cast<std::size_t>(argc - 1)});
     program.parse(argc, argv);
     if (program.get_subcommands().empty())

@@ -5,9 +5,9 @@
 #include <cmath>
 
 #include "analysis/attention_matrix.hpp"
-#include "cli/analyze_run.hpp"
-#include "cli/operator_call.hpp"
-#include "cli/peers.hpp"
+#include "cli/analyze/run.hpp"
+#include "cli/support/operator_call.hpp"
+#include "cli/bench/peers.hpp"
 #include "mhla/mixing.hpp"
 
 namespace mhla::cli {

@@ -1,0 +1,240 @@
+// `mhla bench model`: throughput and memory of whole models over resolution and M, per attention.
+#include "cli/bench/model.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "cli/bench/model_run.hpp"
+#include "cli/support/machine.hpp"
+#include "cli/support/measure.hpp"
+#include "cli/support/number_checks.hpp"
+#include "cli/support/output.hpp"
+#include "cli/support/progress.hpp"
+#include "io/file.hpp"
+#include "mhla/attention.hpp"
+#include "report/line_chart.hpp"
+
+namespace mhla::cli {
+namespace {
+
+struct ModelBenchOptions {
+  std::string device = "cpu", model = "deit_small", preset = "paper", dtype;
+  std::vector<std::string> attention = {"softmax", "linear", "mhla"};
+  std::vector<std::string> passes = {"infer", "train"};
+  std::vector<std::int64_t> sizes, blocks = {4};
+  std::int64_t patch = 16, batch = 0;
+  bool without_lepe = false, recompute = false, quick = false;
+  int threads = 0;
+  std::optional<double> min_time;
+  std::string charts;
+  Output output;
+
+  bool on_gpu() const { return device == "cuda"; }
+};
+
+// Tokens of a batch unless its size is given: enough to fill the device.
+constexpr std::int64_t kBatchTokensGpu = 65536, kBatchTokensCpu = 1024;
+
+torch::ScalarType scalar_type_of(const std::string& dtype) {
+  return dtype == "bf16" ? torch::kBFloat16 : torch::kFloat;
+}
+
+ModelBenchOptions model_bench_defaults(ModelBenchOptions options) {
+  if (options.on_gpu() && !torch::cuda::is_available())
+    throw UsageError(
+        "--device is cuda, but there is no GPU, no driver, or this program's torch was built without CUDA");
+  if (options.dtype.empty()) options.dtype = options.on_gpu() ? "bf16" : "f32";
+  if (options.sizes.empty())
+    options.sizes = options.on_gpu() ? std::vector<std::int64_t>{256, 512, 1024} : std::vector<std::int64_t>{256, 512};
+  if (options.quick) options.sizes = {4 * options.patch}, options.batch = 1, options.min_time = 0.02;
+  if (!options.min_time) options.min_time = options.on_gpu() ? 0.5 : 2.0;
+  return options;
+}
+
+// The attentions at one size; MHLA once for every number of blocks the grid has room for. leave_out hears of the
+// others.
+template <typename LeaveOut>
+std::vector<models::ClassifierOptions> contestants_at(const ModelBenchOptions& options, std::int64_t size,
+                                                      LeaveOut&& leave_out) {
+  std::vector<models::ClassifierOptions> result;
+  models::ClassifierOptions one;
+  one.model = options.model;
+  one.preset = options.preset;
+  one.image_size = {size, size};
+  one.patch = options.patch;
+  one.lepe = !options.without_lepe;
+  one.recompute = options.recompute;
+  if (options.quick) one.width = 64, one.depth = options.model.starts_with("vlt") ? 1 : 2, one.heads = 1;
+  for (const std::string& attention : options.attention) {
+    one.attention = {attention};
+    for (const std::int64_t blocks : options.blocks) {
+      one.blocks = {blocks, blocks};
+      const bool room = blocks * options.patch <= size;
+      if (attention != "mhla" ? blocks == options.blocks.front() : room) result.push_back(one);
+      if (attention != "mhla") result.back().blocks = {1, 1};
+      if (attention == "mhla" && !room)
+        leave_out(fmt::format("mhla at {} px: {} blocks of patches of {} need {} px", size, blocks, options.patch,
+                              blocks * options.patch));
+    }
+  }
+  return result;
+}
+
+struct ModelBenchFindings {
+  std::vector<ModelBenchRow> rows;
+  std::vector<std::string> left_out, failed;
+};
+
+ModelBenchFindings measure_models(const ModelBenchOptions& options) {
+  ModelBenchFindings findings;
+  Progress progress("bench model", static_cast<double>(options.sizes.size() * options.passes.size()));
+  for (const std::int64_t size : options.sizes)
+    for (const std::string& pass : options.passes) {
+      const std::string what = fmt::format("{} px {}", size, pass);
+      progress.advance(0.0, what);
+      const std::int64_t side = (size + options.patch - 1) / options.patch;
+      const std::int64_t tokens = options.on_gpu() ? kBatchTokensGpu : kBatchTokensCpu;
+      const ModelBenchSettings settings{
+          .device = options.on_gpu() ? torch::Device(torch::kCUDA, 0) : torch::Device(torch::kCPU),
+          .dtype = scalar_type_of(options.dtype),
+          .training = pass == "train",
+          .batch = options.batch > 0 ? options.batch : std::max<std::int64_t>(1, tokens / (side * side)),
+          .min_seconds = *options.min_time};
+      try {
+        const auto leave_out = [&](const std::string& why) { findings.left_out.push_back(pass + " " + why); };
+        const auto rows = run_model_benchmark(contestants_at(options, size, leave_out), settings, leave_out);
+        findings.rows.insert(findings.rows.end(), rows.begin(), rows.end());
+      } catch (const std::exception& error) {
+        findings.failed.push_back(fmt::format("{}: {}", what, error.what()));
+      }
+      progress.advance(1.0, what);
+    }
+  progress.finish();
+  return findings;
+}
+
+// Of softmax attention in the same run.
+std::optional<double> softmax_ms(const std::vector<ModelBenchRow>& rows, const ModelBenchRow& like) {
+  for (const ModelBenchRow& row : rows)
+    if (row.attention == "softmax" && row.pass == like.pass && row.height == like.height) return row.ms_median;
+  return std::nullopt;
+}
+
+std::string model_bench_table(const std::vector<ModelBenchRow>& rows) {
+  std::vector<std::vector<std::string>> lines;
+  for (const ModelBenchRow& row : rows) {
+    const auto softmax = softmax_ms(rows, row);
+    lines.push_back(
+        {std::to_string(row.height), std::to_string(row.tokens), row.pass, row.attention,
+         row.blocks > 0 ? std::to_string(row.blocks) : "-", std::to_string(row.batch), three_digits(row.ms_median),
+         three_digits(row.ms_p10) + "-" + three_digits(row.ms_p90), three_digits(row.images_per_second()),
+         softmax ? fmt::format("{:.2f}x", *softmax / row.ms_median) : "-",
+         fmt::format("{:.1f}", static_cast<double>(row.peak_bytes) / 1e6), fmt::format("{:.1e}", row.rel_err)});
+  }
+  return table(
+      {"px", "N", "pass", "attention", "M", "batch", "ms", "p10-p90", "images/s", "vs softmax", "peak MB", "rel err"},
+      lines);
+}
+
+void draw_model_charts(const ModelBenchOptions& options, const std::vector<ModelBenchRow>& rows) {
+  for (const std::string& pass : options.passes) {
+    const auto chart = [&](const char* quantity, const char* unit, const auto& value) {
+      std::map<std::string, report::Series> series;
+      for (const ModelBenchRow& row : rows) {
+        if (row.pass != pass) continue;
+        report::Series& line = series[row.label()];
+        line.label = row.label();
+        line.x.push_back(static_cast<double>(row.tokens));
+        line.y.push_back(value(row));
+      }
+      report::LineChart drawn{fmt::format("{}, {}: {}", options.model, pass, quantity), "tokens N", unit};
+      drawn.x_log = drawn.y_log = true;
+      for (const auto& [label, line] : series) drawn.series.push_back(line);
+      io::write_file(std::filesystem::path(options.charts) / fmt::format("{}_{}.svg", quantity, pass), drawn.svg());
+    };
+    chart("throughput", "images per second", [](const ModelBenchRow& row) { return row.images_per_second(); });
+    chart("memory", "peak MB per image", [](const ModelBenchRow& row) {
+      return static_cast<double>(row.peak_bytes) / 1e6 / static_cast<double>(row.batch);
+    });
+  }
+}
+
+int run_bench_model(const ModelBenchOptions& given) {
+  const ModelBenchOptions options = model_bench_defaults(given);
+  use_threads(options.threads);
+  keep_freed_memory();
+  at::globalContext().setBenchmarkCuDNN(true);
+  const ModelBenchFindings findings = measure_models(options);
+  std::ostream& text = options.output.text();
+  text << fmt::format("{}, {}, patch {}, {}; {}\n\n", options.model, options.preset, options.patch, options.dtype,
+                      options.on_gpu() ? device_description(Device::cuda, 0) : machine_line())
+       << model_bench_table(findings.rows);
+  for (const std::string& why : findings.left_out) text << "left out: " << why << '\n';
+  for (const std::string& why : findings.failed) text << "FAILED: " << why << '\n';
+  io::Json json = io::Json::array();
+  for (const ModelBenchRow& row : findings.rows) json.push_back(row.json());
+  options.output.json(json);
+  if (!options.charts.empty()) {
+    draw_model_charts(options, findings.rows);
+    text << fmt::format("\nThroughput and memory over N: {}\n", options.charts);
+  }
+  return findings.failed.empty() ? 0 : 1;
+}
+
+}  // namespace
+
+void add_bench_model(CLI::App& bench, Outcome& outcome) {
+  auto options = std::make_shared<ModelBenchOptions>();
+  auto* command = bench.add_subcommand("model", "Time whole classifiers with softmax, linear attention and MHLA");
+  command->add_option("--device", options->device, "Device to run on")
+      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->capture_default_str();
+  command->add_option("--model", options->model, "Model to run")
+      ->check(CLI::IsMember(models::classifier_names()))
+      ->capture_default_str();
+  command->add_option("--preset", options->preset, "paper or authors")
+      ->check(CLI::IsMember({"paper", "authors"}))
+      ->capture_default_str();
+  command->add_option("--attention", options->attention, "Attentions to compare")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"softmax", "linear", "mhla"}))
+      ->capture_default_str();
+  command
+      ->add_option("--size", options->sizes,
+                   "Sides of square images in pixels; 256,512 unless given, on a GPU also 1024")
+      ->delimiter(',')
+      ->check(kPositive)
+      ->type_name("PX");
+  command->add_option("--patch", options->patch, "Side of a patch in pixels")->check(kPositive)->capture_default_str();
+  command->add_option("--blocks", options->blocks, "Blocks per axis of MHLA (M is the square)")
+      ->delimiter(',')
+      ->check(kPositive)
+      ->type_name("COUNT")
+      ->capture_default_str();
+  command->add_option("--passes", options->passes, "infer: forward; train: a whole step, with AdamW")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"infer", "train"}))
+      ->capture_default_str();
+  command->add_option("--batch", options->batch, "Images per batch; unless given, 1024 tokens' worth, on a GPU 65536")
+      ->check(kPositive);
+  command
+      ->add_option("--dtype", options->dtype,
+                   "f32 or bf16; f32 unless given, on a GPU bf16, which for training is autocast")
+      ->check(CLI::IsMember({"f32", "bf16"}));
+  command->add_flag("--no-lepe", options->without_lepe, "Leave out the local convolution on v, in all of them");
+  command->add_flag("--recompute", options->recompute, "Recompute the activations of blocks in the backward pass");
+  command->add_option("--threads", options->threads, "Threads; 0 is torch's own choice")->capture_default_str();
+  command->add_option("--min-time", options->min_time, "Seconds of timing per model; 2, on a GPU 0.5")
+      ->check(CLI::Range(0.0, 3600.0));
+  command->add_flag("--quick", options->quick, "A tiny model, to see that everything works");
+  command->add_option("--charts", options->charts, "Also draw throughput and memory over N into this folder, as SVG")
+      ->type_name("FOLDER");
+  options->output.add_option(*command);
+  command->callback([options, &outcome] { outcome.exit_code = run_bench_model(*options); });
+}
+
+}  // namespace mhla::cli

@@ -1,0 +1,212 @@
+// `mhla bench op`: the operator against the same formula in torch, linear attention and softmax attention.
+#include "cli/bench/op.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "cli/bench/chart.hpp"
+#include "cli/bench/run.hpp"
+#include "cli/bench/tables.hpp"
+#include "cli/support/machine.hpp"
+#include "cli/support/measure.hpp"
+#include "cli/support/output.hpp"
+#include "cli/support/progress.hpp"
+#include "io/file.hpp"
+
+namespace mhla::cli {
+namespace {
+
+struct BenchOptions {
+  std::string device = "cpu";
+  std::vector<std::string> shapes;
+  std::vector<std::string> impls;
+  std::vector<std::string> passes = {"fwd", "fwd+bwd"};
+  std::vector<std::string> normalizers;
+  std::string dtype;
+  int threads = 0;
+  std::optional<double> min_time, peer_time;
+  bool n_sweep = false;
+  std::int64_t n_max = 1 << 20;
+  bool quick = false;
+  bool fresh_memory = false;
+  std::string chart;
+  Output output;
+
+  bool on_gpu() const { return device == "cuda"; }
+};
+
+constexpr double kQuickTime = 0.02;
+
+void check_device(const BenchOptions& options) {
+  if (!options.on_gpu()) return;
+  if (device_count(Device::cuda) == 0)
+    throw UsageError("--device is cuda, but there is no GPU, no driver, or this build has no CUDA back end");
+  if (!torch::cuda::is_available())
+    throw UsageError("--device is cuda, but this program's torch was built without CUDA");
+}
+
+// What the models of a shape use; on a GPU also the other of none and paper.
+std::vector<Normalizer> normalizers(const BenchOptions& options, const BenchShape& shape) {
+  std::vector<Normalizer> result;
+  for (const std::string& normalizer : options.normalizers) result.push_back(parse_normalizer(normalizer));
+  if (!result.empty()) return result;
+  if (options.on_gpu() && !shape.causal()) return {Normalizer::none, Normalizer::paper};
+  return {shape.problem.options.normalizer};
+}
+
+// The shapes asked for, in the asked type, once per normaliser.
+std::vector<BenchShape> chosen_shapes(const BenchOptions& options) {
+  std::vector<BenchShape> shapes;
+  if (options.n_sweep) {
+    for (const std::int64_t n : sweep_tokens(options.n_max)) shapes.push_back(sweep_shape(n));
+  } else if (!options.shapes.empty()) {
+    for (const std::string& name : options.shapes) shapes.push_back(bench_shape(name));
+  } else {
+    for (const BenchShape& shape : bench_shapes())
+      if (shape.name.starts_with("tiny") == options.quick) shapes.push_back(shape);
+  }
+  std::vector<BenchShape> result;
+  for (BenchShape& shape : shapes) {
+    if (options.on_gpu()) shape = shape.on_gpu();
+    shape.problem.dtype = parse_dtype(options.dtype);
+    if (options.quick) {
+      shape.problem.batch = 1;
+      shape.problem.heads = shape.problem.kv_heads = std::min<std::int64_t>(shape.problem.heads, 2);
+    }
+    for (const Normalizer normalizer : normalizers(options, shape)) {
+      result.push_back(shape);
+      result.back().problem.options.normalizer = normalizer;
+    }
+  }
+  return result;
+}
+
+BenchOptions with_defaults(BenchOptions options) {
+  if (options.impls.empty()) options.impls = bench_impls(parse_device(options.device));
+  if (options.dtype.empty()) options.dtype = options.on_gpu() ? "bf16" : "f32";
+  if (!options.min_time) options.min_time = options.on_gpu() ? 0.2 : 0.5;
+  if (!options.peer_time) options.peer_time = options.on_gpu() ? 0.1 : 10.0;
+  if (options.quick) options.min_time = std::min(*options.min_time, kQuickTime);
+  return options;
+}
+
+struct BenchFindings {
+  std::vector<BenchRow> rows;
+  std::vector<std::string> left_out, failed;
+};
+
+// A shape that fails is noted and the others are still measured.
+BenchFindings measure(const BenchOptions& options, BenchSettings settings) {
+  const std::vector<BenchShape> shapes = chosen_shapes(options);
+  BenchFindings findings;
+  Progress progress("bench op", static_cast<double>(shapes.size() * options.passes.size()));
+  for (const BenchShape& shape : shapes)
+    for (const std::string& pass : options.passes) {
+      settings.backward = pass == "fwd+bwd";
+      settings.impls = options.impls;
+      // Softmax knows no normaliser: once per shape and pass is enough.
+      const auto measured = [&](const BenchRow& row) {
+        return row.softmax() && row.shape == shape.name && row.pass == pass;
+      };
+      if (std::ranges::any_of(findings.rows, measured))
+        std::erase_if(settings.impls, [](const std::string& impl) { return impl.starts_with("sdpa"); });
+      progress.advance(0.0, shape.name + " " + pass);
+      try {
+        const auto rows = run_benchmark(shape, settings,
+                                        [&](const std::string& why) { findings.left_out.push_back(pass + " " + why); });
+        findings.rows.insert(findings.rows.end(), rows.begin(), rows.end());
+      } catch (const std::exception& error) {
+        findings.failed.push_back(fmt::format("{} at {}, normalizer {}: {}", pass, shape.name,
+                                              name(shape.problem.options.normalizer), error.what()));
+      }
+      progress.advance(1.0, shape.name + " " + pass);
+    }
+  progress.finish();
+  return findings;
+}
+
+int run_bench(const BenchOptions& given) {
+  check_device(given);
+  const BenchOptions options = with_defaults(given);
+  use_threads(options.threads);
+  if (!options.fresh_memory) keep_freed_memory();
+  BenchSettings settings;
+  settings.min_seconds = *options.min_time;
+  settings.peer_seconds = *options.peer_time;
+  settings.bandwidth = copy_bandwidth(options.on_gpu() ? torch::Device(torch::kCUDA, 0) : torch::kCPU);
+  if (options.on_gpu()) settings.device_name = device_description(Device::cuda, 0);
+  const BenchFindings findings = measure(options, settings);
+
+  std::ostream& text = options.output.text();
+  const std::string machine = fmt::format(
+      "{}; copy {:.1f} GB/s", options.on_gpu() ? settings.device_name : machine_line(), settings.bandwidth / 1e9);
+  text << machine << "\n\n" << all_rows_table(findings.rows) << '\n';
+  if (!options.n_sweep) text << comparison_tables(findings.rows);
+  for (const std::string& why : findings.left_out) text << "left out: " << why << '\n';
+  for (const std::string& why : findings.failed) text << "FAILED: " << why << '\n';
+  const auto exponents = options.n_sweep ? sweep_exponents(findings.rows) : std::map<std::string, double>{};
+  for (const auto& [key, exponent] : exponents) text << fmt::format("time of {} grows as N^{:.3f}\n", key, exponent);
+
+  io::Json json = io::Json::array();
+  for (const BenchRow& row : findings.rows) {
+    json.push_back(row.json());
+    if (const auto found = exponents.find(row.pass + " " + row.impl); found != exponents.end())
+      json.back()["exponent"] = found->second;
+  }
+  options.output.json(json);
+  if (!options.chart.empty()) io::write_file(options.chart, bench_chart(findings.rows, machine));
+  return findings.failed.empty() ? 0 : 1;
+}
+
+}  // namespace
+
+void add_bench_op(CLI::App& bench, Outcome& outcome) {
+  auto* command =
+      bench.add_subcommand("op", "Time the operator against torch's composed formula, linear attention and SDPA");
+  auto options = std::make_shared<BenchOptions>();
+  const auto list = [&](const char* flag, std::vector<std::string>& values, const char* about) {
+    return command->add_option(flag, values, about)->delimiter(',')->type_name("NAME");
+  };
+  command->add_option("--device", options->device, "Device to run on")
+      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->capture_default_str();
+  std::string shapes;
+  for (const BenchShape& shape : bench_shapes())
+    shapes +=
+        fmt::format("\n  {:<12} {}: {}, on a GPU {}", shape.name, shape.about, shape.sizes(), shape.on_gpu().sizes());
+  list("--shape", options->shapes, "Shapes to run (listed below); all but the tiny ones unless given");
+  list("--impl", options->impls, "Implementations to run; unless given, mhla, composed, linear and softmax (sdpa)")
+      ->check(CLI::IsMember(all_bench_impls()));
+  list("--passes", options->passes, "Passes to run")->check(CLI::IsMember({"fwd", "fwd+bwd"}))->capture_default_str();
+  list("--normalizer", options->normalizers,
+       "none, paper, authors; unless given, what the models of a shape use, on a GPU none and paper")
+      ->check(CLI::IsMember({"none", "paper", "authors"}));
+  command->add_option("--dtype", options->dtype, "Element type; f32 unless given, on a GPU bf16")
+      ->check(CLI::IsMember({"f32", "f64", "bf16", "f16"}));
+  command->add_option("--threads", options->threads, "Threads; 0 is torch's own choice")->capture_default_str();
+  command->add_option("--min-time", options->min_time, "Seconds of timing per implementation; 0.5, on a GPU 0.2")
+      ->check(CLI::Range(0.0, 3600.0));
+  command
+      ->add_option("--peer-time", options->peer_time,
+                   "Leave out linear and sdpa where one run would take more seconds; 10, on a GPU 0.1")
+      ->check(CLI::Range(0.0, 3600.0));
+  command->add_flag("--n-sweep", options->n_sweep,
+                    "Instead of shapes: N from 256 to --n-max in sqrt(N) blocks, with the exponent of time over N");
+  command->add_option("--n-max", options->n_max, "Largest N of --n-sweep")
+      ->check(CLI::Range(1024, 1 << 24))
+      ->capture_default_str();
+  command->add_flag("--quick", options->quick, "Small batches and short timing, to see that everything works");
+  command->add_flag("--fresh-memory", options->fresh_memory,
+                    "Give large freed memory back to the system, as the allocator does by default, so that every run "
+                    "clears pages anew");
+  command->add_option("--chart", options->chart, "Also draw time over the floor, as SVG")->type_name("FILE");
+  options->output.add_option(*command);
+  command->footer("Shapes (B, H, N, D, M):" + shapes);
+  command->callback([options, &outcome] { outcome.exit_code = run_bench(*options); });
+}
+
+}  // namespace mhla::cli

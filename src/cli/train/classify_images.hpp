@@ -1,0 +1,29 @@
+// The images of a training run: splits, normalisation, loaders.
+#pragma once
+
+#include <memory>
+
+#include "cli/train/classify_options.hpp"
+#include "data/image_loader.hpp"
+#include "models/classifier_file.hpp"
+#include "train/communicator.hpp"
+
+namespace mhla::cli {
+
+struct ClassifyImages {
+  std::unique_ptr<data::ImageLoader> training, validation, test;  // the last two where there are such images
+  models::Preprocessing preprocessing;
+  double cached_bytes = 0.0;  // of training images kept in memory
+
+  const std::vector<std::string>& classes() const { return training->source().classes(); }
+  std::string describe() const;
+  // Images of all splits found unreadable by any process, each counted once. Every rank calls it.
+  std::int64_t bad_images(train::Communicator& communicator) const;
+};
+
+ClassifyImages open_classify_images(const TrainClassifyOptions& options, const ClassifyRecipe& recipe,
+                                    at::Device device, const train::Communicator& communicator);
+
+std::string augmentation_text(const data::Augmentation& augmentation);
+
+}  // namespace mhla::cli

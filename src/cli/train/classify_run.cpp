@@ -1,0 +1,223 @@
+// Puts model, images and trainer together, and keeps the best weights.
+#include "cli/train/classify_run.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
+
+#include "cli/commands.hpp"
+#include "cli/support/device.hpp"
+#include "cli/support/machine.hpp"
+#include "cli/train/classify_images.hpp"
+#include "io/file.hpp"
+#include "models/classifier_file.hpp"
+#include "models/weights.hpp"
+#include "tasks/classify/classify_task.hpp"
+
+namespace mhla::cli {
+namespace {
+
+// As the user wrote it, to be kept with the weights.
+std::string command_line() {
+  const auto bytes = [] {
+    std::ifstream stream("/proc/self/cmdline", std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(stream), {});
+  }();
+  std::string line = "mhla";
+  for (std::size_t begin = bytes.find('\0'); begin != std::string::npos && begin + 1 < bytes.size();) {
+    const std::size_t end = bytes.find('\0', begin + 1);
+    line += ' ' + bytes.substr(begin + 1, end - begin - 1);
+    begin = end;
+  }
+  return line;
+}
+
+struct ClassifyRun {
+  const TrainClassifyOptions& options;
+  ClassifyRecipe recipe;
+  train::Communicator& communicator;
+  at::Device device;
+  ClassifyImages images;
+  std::shared_ptr<models::Classifier> model;
+
+  std::filesystem::path weights_file() const { return std::filesystem::path(options.out) / "model.safetensors"; }
+
+  // What a run that is resumed must agree on.
+  io::Json settings(std::int64_t warmup) const {
+    io::Json network = recipe.model;
+    network.erase("recompute");  // changes memory, not results
+    const models::Preprocessing& pixels = images.preprocessing;
+    return {{"model", network},
+            {"epochs", recipe.epochs},
+            {"batch", recipe.batch},
+            {"accumulate", options.accumulate},
+            {"lr", recipe.lr},
+            {"min_lr", options.min_lr},
+            {"schedule", options.schedule},
+            {"warmup", warmup},
+            {"weight_decay", recipe.weight_decay},
+            {"clip", recipe.clip},
+            {"ema", recipe.ema},
+            {"seed", options.seed},
+            {"augmentation", augmentation_text(recipe.augmentation)},
+            {"bf16", uses_bf16(options.amp, device)},
+            {"pixels", {{"mean", pixels.mean}, {"std", pixels.std}, {"crop_fraction", pixels.crop_fraction}}},
+            {"classes", images.classes()},
+            {"images", images.training->source().size()}};
+  }
+
+  void save_weights(const models::Classifier& classifier, const io::Json& results) const {
+    models::save_classifier(classifier, weights_file(), {images.classes(), images.preprocessing},
+                            options.half ? at::kHalf : at::kFloat,
+                            {{"mhla.results", results}, {"mhla.command", command_line()}});
+  }
+};
+
+train::Facts facts_of(const ClassifyRun& run) {
+  const models::ClassifierOptions& model = run.recipe.model;
+  std::int64_t count = 0;
+  for (const at::Tensor& parameter : run.model->parameters()) count += parameter.numel();
+  const models::Preprocessing& pixels = run.images.preprocessing;
+  const auto changed = [](const char* name, std::int64_t value) {
+    return value == 0 ? std::string() : fmt::format(", {} {}", name, value);
+  };
+  return {{"training", fmt::format("{} with {} attention on {}", model.model, fmt::join(model.attention, ", "),
+                                   std::filesystem::path(run.options.data).filename().string())},
+          {"model", fmt::format("{} parameters{}{}{}; {} x {} pixels in patches of {}, {} x {} blocks, preset {}{}{}",
+                                grouped(static_cast<double>(count)), changed("width", model.width),
+                                changed("depth", model.depth), changed("heads", model.heads), model.image_size[0],
+                                model.image_size[1], model.patch, model.blocks[0], model.blocks[1], model.preset,
+                                model.lepe ? ", LePE" : "", model.mixing_frozen ? ", frozen mixing" : "")},
+          {"images", run.images.describe()},
+          {"pixels", fmt::format("mean {:.3f}, std {:.3f}; {}", fmt::join(pixels.mean, " "), fmt::join(pixels.std, " "),
+                                 augmentation_text(run.recipe.augmentation))},
+          {"device", fmt::format("{}{}", device_name(run.device),
+                                 uses_bf16(run.options.amp, run.device) ? "; matrix products in bf16" : "")},
+          {"seed", std::to_string(run.options.seed)},
+          {"out", run.options.out}};
+}
+
+train::TrainerOptions trainer_options(const ClassifyRun& run) {
+  const TrainClassifyOptions& given = run.options;
+  const auto per_epoch = static_cast<double>(run.images.training->batches() / given.accumulate);
+  const auto steps = std::max<std::int64_t>(1, std::llround(run.recipe.epochs * per_epoch));
+  const auto warmup = given.warmup.value_or(
+      std::min(std::llround(run.recipe.warmup_epochs * per_epoch), static_cast<long long>(steps / 5)));
+  if (warmup > steps) throw UsageError(fmt::format("--warmup is {}, but the run has {} steps", warmup, steps));
+  if (given.min_lr > run.recipe.lr)
+    throw UsageError(fmt::format("--min-lr is {}, above --lr {}", given.min_lr, run.recipe.lr));
+  train::TrainerOptions options;
+  options.out = given.out;
+  options.schedule = {given.schedule, run.recipe.lr, given.min_lr, run.recipe.warmup_from, warmup, steps};
+  options.adamw.weight_decay = run.recipe.weight_decay;
+  options.adamw.clip = run.recipe.clip;
+  options.accumulate = given.accumulate;
+  options.ema = run.recipe.ema;
+  options.bf16 = uses_bf16(given.amp, run.device);
+  options.seed = given.seed;
+  options.log_every = given.log_every;
+  options.evaluate_every = given.eval_every;
+  options.checkpoint_every = given.checkpoint_every;
+  options.keep = given.keep;
+  options.resume = given.resume;
+  options.settings = run.settings(warmup);
+  options.about = facts_of(run);
+  options.device_name = device_name(run.device);
+  options.text = &given.output.text();
+  return options;
+}
+
+// What fits of the file of --init; a file of which nothing does is taken for a mistake.
+void begin_with(const std::string& file, models::Classifier& model, std::ostream* text) {
+  const models::LoadReport report = models::load_weights(model, file, models::LoadMode::adapt);
+  if (report.loaded == 0)
+    throw UsageError(fmt::format("--init is {}, of which no tensor fits the model\n{}", file, report.text()));
+  if (text == nullptr) return;
+  const std::string findings = report.text();
+  *text << fmt::format("{} of {} tensors from {}{}{}\n", report.loaded, models::named_tensors(model).size(), file,
+                       findings.empty() ? "" : ":\n", findings)
+        << std::flush;
+}
+
+std::shared_ptr<models::Classifier> make_model(const TrainClassifyOptions& options, ClassifyRecipe& recipe,
+                                               const ClassifyImages& images, bool say) {
+  recipe.model.classes = static_cast<std::int64_t>(images.classes().size());
+  torch::manual_seed(options.seed);
+  std::shared_ptr<models::Classifier> model;
+  try {
+    model = models::make_classifier(recipe.model);
+  } catch (const Error& error) {
+    throw UsageError(fmt::format("model: {}", error.what()));
+  }
+  if (!options.init.empty()) begin_with(options.init, *model, say ? &options.output.text() : nullptr);
+  return model;
+}
+
+// The weights as stored, on images no choice was made by.
+io::Json test(const ClassifyRun& run, io::Json results) {
+  const models::LoadedClassifier loaded = models::load_classifier(run.weights_file(), run.device);
+  const auto alone = train::alone();
+  const tasks::Classification result = tasks::classify_all(*loaded.model, *run.images.test, run.device, *alone);
+  results["test/top1"] = result.top1_accuracy();
+  results["test/top5"] = result.top5_accuracy();
+  results["test/images"] = result.images;
+  run.save_weights(*loaded.model, results);
+  run.options.output.text() << fmt::format("test: top-1 {:.4f}, top-5 {:.4f} on {} images\n", result.top1_accuracy(),
+                                           result.top5_accuracy(), result.images);
+  return results;
+}
+
+// Of the file with the best weights.
+io::Json stored_results(const std::filesystem::path& path) {
+  const io::SafeTensors file = io::SafeTensors::load(path);
+  const auto found = file.metadata().find("mhla.results");
+  return found == file.metadata().end() ? io::Json::object() : io::parse_json(found->second, path.string());
+}
+
+}  // namespace
+
+int run_train_classify(const TrainClassifyOptions& options) {
+  use_threads(options.threads);
+  const auto communicator = train::make_communicator();
+  const at::Device device = choose_device(options.device, communicator->local_rank());
+  at::globalContext().setBenchmarkCuDNN(true);  // every batch has the same sizes: let it choose its kernels once
+  ClassifyRecipe recipe = resolve_recipe(options);
+  ClassifyImages images = open_classify_images(options, recipe, device, *communicator);
+  auto model = make_model(options, recipe, images, communicator->leads());
+  model->to(device);
+  ClassifyRun run{options, recipe, *communicator, device, std::move(images), std::move(model)};
+
+  train::TrainerOptions settings = trainer_options(run);
+  const auto save_best = [&](const train::Evaluation& evaluation) {
+    io::Json results = io::Json::object();
+    for (const auto& [name, value] : evaluation.numbers) results[name] = value;
+    run.save_weights(*run.model, results);
+  };
+  tasks::ClassifyTask task(run.model, *run.images.training, run.images.validation.get(), device, *communicator,
+                           save_best);
+  train::Trainer trainer(task, settings, *communicator);
+  const bool finished = trainer.run() == train::Ending::finished;
+  io::Json results = io::Json::object();
+  if (finished && communicator->leads()) results = stored_results(run.weights_file());
+  if (finished && run.images.test) results = test(run, results);
+  const std::int64_t bad = run.images.bad_images(*communicator);
+  if (!communicator->leads()) return finished ? 0 : 1;
+
+  if (bad > 0)
+    options.output.text() << fmt::format("{} could not be read and {} left out\n",
+                                         bad == 1 ? "1 image" : grouped(static_cast<double>(bad)) + " images",
+                                         bad == 1 ? "was" : "were");
+  if (finished)
+    options.output.text() << fmt::format("weights    {}\nreport     {}\n", run.weights_file().string(),
+                                         (std::filesystem::path(options.out) / "report.html").string());
+  options.output.json({{"finished", finished},
+                       {"steps", trainer.steps_done()},
+                       {"results", results},
+                       {"bad_images", bad},
+                       {"settings", settings.settings},
+                       {"weights", run.weights_file().string()}});
+  return finished ? 0 : 1;
+}
+
+}  // namespace mhla::cli

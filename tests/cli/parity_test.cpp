@@ -1,0 +1,121 @@
+// The stored cases of the authors' code hold, and a case that does not hold is found out.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "cli/parity/kinds.hpp"
+#include "io/file.hpp"
+#include "io/safetensors.hpp"
+#include "mhla/types.hpp"
+#include "support/temporary_folder.hpp"
+
+namespace mhla::cli {
+namespace {
+
+std::filesystem::path data(const char* name) { return std::filesystem::path(MHLA_TEST_DATA) / name; }
+
+class StoredCase : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(StoredCase, HoldsWithinItsTolerance) {
+  const auto results = check_parity_case(data(GetParam()));
+  ASSERT_FALSE(results.empty());
+  for (const ParityResult& result : results) {
+    EXPECT_EQ(result.tolerance, 1e-5);
+    EXPECT_LE(result.relative_rms, result.tolerance) << result.output;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Authors, StoredCase,
+                         ::testing::Values("nlp_op_256.safetensors", "nlp_op_ragged_300.safetensors",
+                                           "wan_mixing_init.safetensors", "vit_cos.safetensors", "vit_exp.safetensors",
+                                           "vit_linear.safetensors"),
+                         [](const auto& info) {
+                           return std::string(info.param, std::string_view(info.param).find('.'));
+                         });
+
+// A stored case with some of its bytes or its config replaced.
+class TamperedCase : public ::testing::Test {
+ protected:
+  TamperedCase()
+      : file_(io::SafeTensors::load(data("nlp_op_256.safetensors"))), tensors_(file_.tensors()),
+        metadata_(file_.metadata()) {}
+
+  std::filesystem::path written() {
+    io::write_file(folder_ / "case.safetensors", io::encode_safetensors(tensors_, metadata_));
+    return folder_ / "case.safetensors";
+  }
+
+  std::string error() {
+    try {
+      check_parity_case(written());
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "no error";
+  }
+
+  testing::TemporaryFolder folder_;
+  io::SafeTensors file_;
+  std::map<std::string, io::SafeTensor> tensors_;
+  std::map<std::string, std::string> metadata_;
+};
+
+TEST_F(TamperedCase, OneWrongNumberExceedsTheTolerance) {
+  std::vector<std::byte> changed(tensors_["out/o"].data.begin(), tensors_["out/o"].data.end());
+  const float wrong = 1.0F;
+  std::memcpy(changed.data() + 400, &wrong, sizeof(wrong));
+  tensors_["out/o"].data = changed;
+  const auto results = check_parity_case(written());
+  EXPECT_GT(results.front().relative_rms, results.front().tolerance);
+  EXPECT_GT(results.front().largest_error, 1e-2);
+}
+
+TEST_F(TamperedCase, ANumberThatIsNotOneIsNoAgreement) {
+  std::vector<std::byte> changed(tensors_["out/o"].data.begin(), tensors_["out/o"].data.end());
+  const float wrong = NAN;
+  std::memcpy(changed.data() + 400, &wrong, sizeof(wrong));
+  tensors_["out/o"].data = changed;
+  EXPECT_FALSE(check_parity_case(written()).front().relative_rms <= 1e-5);
+}
+
+TEST_F(TamperedCase, TheToleranceOfTheConfigApplies) {
+  metadata_["config"] = R"({"kind": "causal_op", "chunk": 64, "scale": "d^-0.5", "tolerance": 0.25})";
+  EXPECT_EQ(check_parity_case(written()).front().tolerance, 0.25);
+}
+
+TEST_F(TamperedCase, AnUnknownKindListsTheKnownOnes) {
+  metadata_["config"] = R"({"kind": "poem"})";
+  EXPECT_NE(error().find("\"poem\"; known are: causal_op, mixing_init, vit"), std::string::npos) << error();
+}
+
+TEST_F(TamperedCase, WhatIsMissingIsNamed) {
+  tensors_.erase("in/k");
+  EXPECT_NE(error().find("in/k"), std::string::npos);
+  metadata_["config"] = R"({"kind": "causal_op"})";
+  tensors_ = file_.tensors();
+  EXPECT_NE(error().find("\"chunk\" is missing"), std::string::npos) << error();
+  metadata_["config"] = R"({"chunk": 64})";
+  EXPECT_NE(error().find("\"kind\" is missing"), std::string::npos) << error();
+  metadata_["config"] = "not JSON";
+  EXPECT_NE(error().find("not valid JSON"), std::string::npos) << error();
+  metadata_.erase("config");
+  EXPECT_NE(error().find("\"config\" is missing"), std::string::npos) << error();
+}
+
+TEST_F(TamperedCase, ValuesOfTheWrongTypeAreNamed) {
+  metadata_["config"] = R"({"kind": "causal_op", "chunk": "many"})";
+  EXPECT_NE(error().find("\"chunk\""), std::string::npos) << error();
+  metadata_["config"] = R"({"kind": "causal_op", "chunk": 64, "scale": "large"})";
+  EXPECT_NE(error().find("\"scale\""), std::string::npos) << error();
+  metadata_["config"] = R"({"kind": "causal_op", "chunk": 0})";
+  EXPECT_NE(error(), "no error");
+}
+
+TEST_F(TamperedCase, NothingToCompareIsAnError) {
+  tensors_.erase("out/o");
+  EXPECT_NE(error().find("out/<name>"), std::string::npos) << error();
+}
+
+}  // namespace
+}  // namespace mhla::cli
