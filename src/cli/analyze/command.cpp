@@ -5,7 +5,7 @@
 
 #include "cli/analyze/run.hpp"
 #include "cli/commands.hpp"
-#include "cli/support/number_checks.hpp"
+#include "cli/support/checks.hpp"
 #include "cli/support/output.hpp"
 #include "cli/support/progress.hpp"
 #include "io/file.hpp"
@@ -110,26 +110,33 @@ void add_analyze(CLI::App& program, Outcome& outcome) {
   auto options = std::make_shared<AnalyzeOptions>();
   auto* command =
       program.add_subcommand("analyze", "Rank, entropy and sparsity of softmax, linear and MHLA attention matrices");
-  command->add_option("--grid", options->grid, "Token grid, one to three axes")
+  command->add_option("--grid", options->grid, "Tokens per axis, one to three axes; at most 4096 tokens in all")
       ->expected(1, 3)
-      ->type_name("SIZE")
+      ->type_name("SIZE...")
       ->capture_default_str();
   command->add_option("--blocks", options->blocks, "Blocks per axis")
       ->expected(1, 3)
-      ->type_name("COUNT")
+      ->type_name("COUNT...")
       ->capture_default_str();
   command->add_option("--dim", options->dim, "Width d of generated q and k")
-      ->check(CLI::Range(1, 1024))
+      ->check(within(1, 1024))
+      ->type_name("N")
       ->capture_default_str();
-  command->add_option("--seed", options->seed, "Seed of generated q and k")->capture_default_str();
-  command->add_option("--input", options->input, "Take q and k (and mixing, if there) from this .safetensors file")
-      ->check(CLI::ExistingFile)
+  command->add_option("--seed", options->seed, "Seed of generated q and k")->type_name("N")->capture_default_str();
+  command
+      ->add_option(
+          "--input", options->input,
+          "Take q and k, [N, d] or [B, N, H, d], from this .safetensors file instead, and the mixing matrix if "
+          "it has a tensor mixing")
+      ->check(existing_file())
       ->type_name("FILE");
-  command->add_option("--head", options->head, "Head of --input to look at")
+  command->add_option("--head", options->head, "Head of --input to look at, in the first batch row")
       ->check(kNonNegative)
+      ->type_name("N")
       ->capture_default_str();
   command->add_option("--init", options->init, "How the mixing matrix is made")
       ->check(CLI::IsMember({"paper", "linear", "cos", "exp", "gaussian", "local", "uniform"}))
+      ->type_name("NAME")
       ->capture_default_str();
   command->add_option("--out", options->out, "Folder for heat maps (PNG) and curves (SVG)")
       ->type_name("FOLDER")

@@ -9,9 +9,10 @@
 #include <optional>
 
 #include "cli/bench/model_run.hpp"
+#include "cli/support/checks.hpp"
+#include "cli/support/device.hpp"
 #include "cli/support/machine.hpp"
 #include "cli/support/measure.hpp"
-#include "cli/support/number_checks.hpp"
 #include "cli/support/output.hpp"
 #include "cli/support/progress.hpp"
 #include "io/file.hpp"
@@ -190,48 +191,60 @@ int run_bench_model(const ModelBenchOptions& given) {
 void add_bench_model(CLI::App& bench, Outcome& outcome) {
   auto options = std::make_shared<ModelBenchOptions>();
   auto* command = bench.add_subcommand("model", "Time whole classifiers with softmax, linear attention and MHLA");
-  command->add_option("--device", options->device, "Device to run on")
-      ->check(CLI::IsMember({"cpu", "cuda"}))
-      ->capture_default_str();
+  add_cpu_or_cuda_option(*command, options->device);
   command->add_option("--model", options->model, "Model to run")
       ->check(CLI::IsMember(models::classifier_names()))
+      ->type_name("NAME")
       ->capture_default_str();
-  command->add_option("--preset", options->preset, "paper or authors")
+  command->add_option("--preset", options->preset, "Details as in the paper, or as in the authors' code")
       ->check(CLI::IsMember({"paper", "authors"}))
+      ->type_name("NAME")
       ->capture_default_str();
   command->add_option("--attention", options->attention, "Attentions to compare")
       ->delimiter(',')
       ->check(CLI::IsMember({"softmax", "linear", "mhla"}))
+      ->type_name("NAME")
       ->capture_default_str();
-  command
-      ->add_option("--size", options->sizes,
-                   "Sides of square images in pixels; 256,512 unless given, on a GPU also 1024")
+  command->add_option("--size", options->sizes, "Sides of square images in pixels")
       ->delimiter(',')
       ->check(kPositive)
-      ->type_name("PX");
-  command->add_option("--patch", options->patch, "Side of a patch in pixels")->check(kPositive)->capture_default_str();
-  command->add_option("--blocks", options->blocks, "Blocks per axis of MHLA (M is the square)")
+      ->type_name("PX")
+      ->default_str("256 512, on a GPU also 1024");
+  command->add_option("--patch", options->patch, "Side of a patch in pixels")
+      ->check(kPositive)
+      ->type_name("PX")
+      ->capture_default_str();
+  command->add_option("--blocks", options->blocks, "Blocks per axis of MHLA; M is the square")
       ->delimiter(',')
       ->check(kPositive)
       ->type_name("COUNT")
       ->capture_default_str();
-  command->add_option("--passes", options->passes, "infer: forward; train: a whole step, with AdamW")
+  command
+      ->add_option("--passes", options->passes, "Passes to run: infer is a forward pass, train a whole step with AdamW")
       ->delimiter(',')
       ->check(CLI::IsMember({"infer", "train"}))
+      ->type_name("NAME")
       ->capture_default_str();
-  command->add_option("--batch", options->batch, "Images per batch; unless given, 1024 tokens' worth, on a GPU 65536")
-      ->check(kPositive);
+  command->add_option("--batch", options->batch, "Images per batch")
+      ->check(kPositive)
+      ->type_name("N")
+      ->default_str("as many as have 1,024 tokens, on a GPU 65,536");
+  command->add_option("--dtype", options->dtype, "Element type; training in bf16 is autocast over float32 parameters")
+      ->check(CLI::IsMember({"f32", "bf16"}))
+      ->type_name("NAME")
+      ->default_str("f32, on a GPU bf16");
+  command->add_flag("--no-lepe", options->without_lepe, "Leave out the local convolution on v, in all models");
+  command->add_flag("--recompute", options->recompute,
+                    "Recompute the activations of blocks in the backward pass: less memory, more time");
+  add_threads_option(*command, options->threads);
+  command->add_option("--min-time", options->min_time, "Seconds of timing per model")
+      ->check(within(0.0, 3600.0))
+      ->type_name("SECONDS")
+      ->default_str("2, on a GPU 0.5");
+  command->add_flag("--quick", options->quick, "A tiny model and short timing, to see that everything works");
   command
-      ->add_option("--dtype", options->dtype,
-                   "f32 or bf16; f32 unless given, on a GPU bf16, which for training is autocast")
-      ->check(CLI::IsMember({"f32", "bf16"}));
-  command->add_flag("--no-lepe", options->without_lepe, "Leave out the local convolution on v, in all of them");
-  command->add_flag("--recompute", options->recompute, "Recompute the activations of blocks in the backward pass");
-  command->add_option("--threads", options->threads, "Threads; 0 is torch's own choice")->capture_default_str();
-  command->add_option("--min-time", options->min_time, "Seconds of timing per model; 2, on a GPU 0.5")
-      ->check(CLI::Range(0.0, 3600.0));
-  command->add_flag("--quick", options->quick, "A tiny model, to see that everything works");
-  command->add_option("--charts", options->charts, "Also draw throughput and memory over N into this folder, as SVG")
+      ->add_option("--charts", options->charts,
+                   "Also draw throughput and memory per image over N into this folder, as SVG")
       ->type_name("FOLDER");
   options->output.add_option(*command);
   command->callback([options, &outcome] { outcome.exit_code = run_bench_model(*options); });

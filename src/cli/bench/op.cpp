@@ -11,6 +11,8 @@
 #include "cli/bench/chart.hpp"
 #include "cli/bench/run.hpp"
 #include "cli/bench/tables.hpp"
+#include "cli/support/checks.hpp"
+#include "cli/support/device.hpp"
 #include "cli/support/machine.hpp"
 #include "cli/support/measure.hpp"
 #include "cli/support/output.hpp"
@@ -171,41 +173,59 @@ void add_bench_op(CLI::App& bench, Outcome& outcome) {
   const auto list = [&](const char* flag, std::vector<std::string>& values, const char* about) {
     return command->add_option(flag, values, about)->delimiter(',')->type_name("NAME");
   };
-  command->add_option("--device", options->device, "Device to run on")
-      ->check(CLI::IsMember({"cpu", "cuda"}))
-      ->capture_default_str();
-  std::string shapes;
-  for (const BenchShape& shape : bench_shapes())
-    shapes +=
+  add_cpu_or_cuda_option(*command, options->device);
+  std::string listed;
+  std::vector<std::string> names;
+  for (const BenchShape& shape : bench_shapes()) {
+    listed +=
         fmt::format("\n  {:<12} {}: {}, on a GPU {}", shape.name, shape.about, shape.sizes(), shape.on_gpu().sizes());
-  list("--shape", options->shapes, "Shapes to run (listed below); all but the tiny ones unless given");
-  list("--impl", options->impls, "Implementations to run; unless given, mhla, composed, linear and softmax (sdpa)")
-      ->check(CLI::IsMember(all_bench_impls()));
-  list("--passes", options->passes, "Passes to run")->check(CLI::IsMember({"fwd", "fwd+bwd"}))->capture_default_str();
-  list("--normalizer", options->normalizers,
-       "none, paper, authors; unless given, what the models of a shape use, on a GPU none and paper")
-      ->check(CLI::IsMember({"none", "paper", "authors"}));
-  command->add_option("--dtype", options->dtype, "Element type; f32 unless given, on a GPU bf16")
-      ->check(CLI::IsMember({"f32", "f64", "bf16", "f16"}));
-  command->add_option("--threads", options->threads, "Threads; 0 is torch's own choice")->capture_default_str();
-  command->add_option("--min-time", options->min_time, "Seconds of timing per implementation; 0.5, on a GPU 0.2")
-      ->check(CLI::Range(0.0, 3600.0));
+    names.push_back(shape.name);
+  }
+  list("--shape", options->shapes, "Shapes to run")->check(shown_choices(names))->default_str("all but the tiny ones");
+  list("--impl", options->impls, "Implementations to run")
+      ->check(CLI::IsMember(all_bench_impls()))
+      ->default_str("mhla, composed, linear and softmax");
+  list("--passes", options->passes, "Passes to run: forward alone, or with backward")
+      ->check(CLI::IsMember({"fwd", "fwd+bwd"}))
+      ->capture_default_str();
+  list("--normalizer", options->normalizers, "Normalizers of the operator")
+      ->check(CLI::IsMember({"none", "paper", "authors"}))
+      ->default_str("what the models of a shape use; on a GPU none and paper, at causal shapes none");
+  command->add_option("--dtype", options->dtype, "Element type")
+      ->check(CLI::IsMember({"f32", "f64", "bf16", "f16"}))
+      ->type_name("NAME")
+      ->default_str("f32, on a GPU bf16");
+  add_threads_option(*command, options->threads);
+  command
+      ->add_option("--min-time", options->min_time,
+                   "Seconds of timing per implementation: at least seven runs (25 on a GPU) or five times as long, at "
+                   "most 1,000 runs")
+      ->check(within(0.0, 3600.0))
+      ->type_name("SECONDS")
+      ->default_str("0.5, on a GPU 0.2");
   command
       ->add_option("--peer-time", options->peer_time,
-                   "Leave out linear and sdpa where one run would take more seconds; 10, on a GPU 0.1")
-      ->check(CLI::Range(0.0, 3600.0));
-  command->add_flag("--n-sweep", options->n_sweep,
-                    "Instead of shapes: N from 256 to --n-max in sqrt(N) blocks, with the exponent of time over N");
+                   "Leave out linear and softmax where one run would take longer than this; the output says so")
+      ->check(within(0.0, 3600.0))
+      ->type_name("SECONDS")
+      ->default_str("10, on a GPU 0.1");
+  command->add_flag(
+      "--n-sweep", options->n_sweep,
+      "Instead of shapes: N = 256, 1024, ... in sqrt(N) blocks, the most for which the operator is linear, "
+      "and the exponent of time over N");
   command->add_option("--n-max", options->n_max, "Largest N of --n-sweep")
-      ->check(CLI::Range(1024, 1 << 24))
+      ->check(within(1024, 1 << 24))
+      ->type_name("N")
       ->capture_default_str();
-  command->add_flag("--quick", options->quick, "Small batches and short timing, to see that everything works");
-  command->add_flag("--fresh-memory", options->fresh_memory,
-                    "Give large freed memory back to the system, as the allocator does by default, so that every run "
-                    "clears pages anew");
-  command->add_option("--chart", options->chart, "Also draw time over the floor, as SVG")->type_name("FILE");
+  command->add_flag("--quick", options->quick, "Tiny shapes and short timing, to see that everything works");
+  command->add_flag(
+      "--fresh-memory", options->fresh_memory,
+      "Leave the allocator as it is by default: large freed memory goes back to the system, and every run "
+      "clears its pages anew. This costs the composed formula most");
+  command->add_option("--chart", options->chart, "Also draw time over the floor, per shape and implementation, as SVG")
+      ->type_name("FILE");
   options->output.add_option(*command);
-  command->footer("Shapes (B, H, N, D, M):" + shapes);
+  command->footer("Shapes (B, H, N, D, M):" + listed);
   command->callback([options, &outcome] { outcome.exit_code = run_bench(*options); });
 }
 

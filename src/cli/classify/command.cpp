@@ -8,7 +8,8 @@
 #include "cli/classify/model.hpp"
 #include "cli/classify/overlay.hpp"
 #include "cli/commands.hpp"
-#include "cli/support/number_checks.hpp"
+#include "cli/support/checks.hpp"
+#include "cli/support/device.hpp"
 #include "cli/support/output.hpp"
 #include "data/augmentation.hpp"
 #include "io/file.hpp"
@@ -172,26 +173,28 @@ int run_classify(const ClassifyOptions& options) {
 void add_classify(CLI::App& program, Outcome& outcome) {
   auto options = std::make_shared<ClassifyOptions>();
   auto* command = program.add_subcommand("classify", "Say what is in an image, with probabilities");
-  command->add_option("images", options->images, "JPEG or PNG files")->required()->type_name("IMAGE");
-  command
-      ->add_option("--model", options->model,
-                   "Classifier (.safetensors) of `mhla train classify`; unless given, the one in the folder pretrained")
-      ->type_name("FILE");
-  command->add_option("--top", options->top, "How many classes to name")->check(kPositive)->capture_default_str();
-  command->add_option("--device", options->device, "Device to run on")
-      ->check(CLI::IsMember({"cpu", "cuda"}))
+  command->add_option("images", options->images, "JPEG or PNG files of any size")->required()->type_name("IMAGE");
+  command->add_option("--model", options->model, "Classifier (.safetensors) of `mhla train classify`")
+      ->type_name("FILE")
+      ->default_str("the one file in the folder pretrained");
+  command->add_option("--top", options->top, "How many classes to name")
+      ->check(kPositive)
+      ->type_name("K")
       ->capture_default_str();
+  add_cpu_or_cuda_option(*command, options->device);
   command
       ->add_option("--overlay", options->overlay,
-                   "Also draw a PNG: the image, and over it what tokens look at and how blocks are mixed")
+                   "Also draw a PNG of one image: the image, and over it what tokens look at and how blocks are mixed")
       ->type_name("FILE");
-  command->add_option("--layer", options->layer, "Layer of --overlay; the last unless given")->check(kNonNegative);
-  command
-      ->add_option("--token", options->token,
-                   "Row and column of the token whose view --overlay draws; the mean of all unless given")
+  command->add_option("--layer", options->layer, "Layer of --overlay, counted from 0")
+      ->check(kNonNegative)
+      ->type_name("N")
+      ->default_str("the last");
+  command->add_option("--token", options->token, "Token whose view --overlay draws, counted from 0")
       ->expected(2)
       ->check(kNonNegative)
-      ->type_name("ROW COLUMN");
+      ->type_name("ROW COLUMN")
+      ->default_str("the mean of all");
   options->output.add_option(*command);
   command->callback([options, &outcome] { outcome.exit_code = run_classify(*options); });
 }

@@ -133,9 +133,13 @@ void add_demo(CLI::App& program, Outcome& outcome) {
   auto options = std::make_shared<DemoOptions>();
   auto* command =
       program.add_subcommand("demo", "A minute's tour: correctness, rank, speed, streaming; writes a report");
-  command->add_option("--out", options->out, "Folder of report.html")->type_name("FOLDER")->capture_default_str();
-  command->add_option("--seed", options->seed, "Seed of the analysed input")->capture_default_str();
-  command->add_option("--threads", options->threads, "Threads; 0 is torch's own choice")->capture_default_str();
+  command->add_option("--out", options->out, "Folder to write report.html to")
+      ->type_name("FOLDER")
+      ->capture_default_str();
+  command->add_option("--seed", options->seed, "Seed of the input whose attention is analysed")
+      ->type_name("N")
+      ->capture_default_str();
+  add_threads_option(*command, options->threads);
   command->add_flag("--quick", options->quick, "A few seconds instead of a minute, with less to see");
   options->output.add_option(*command);
   command->callback([options, &outcome] { outcome.exit_code = run_demo(*options); });

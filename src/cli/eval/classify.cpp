@@ -8,6 +8,7 @@
 
 #include "cli/classify/model.hpp"
 #include "cli/eval/classify_report.hpp"
+#include "cli/support/checks.hpp"
 #include "cli/support/device.hpp"
 #include "cli/support/machine.hpp"
 #include "cli/support/output.hpp"
@@ -94,32 +95,34 @@ void run_eval_classify(const EvalClassifyOptions& options) {
 void add_eval_classify(CLI::App& eval) {
   auto* command = eval.add_subcommand("classify", "Accuracy and confusion matrix of an image classifier");
   auto options = std::make_shared<EvalClassifyOptions>();
-  command
-      ->add_option("--model", options->model, "Weights as `mhla train classify` leaves them; else the pretrained ones")
-      ->check(CLI::ExistingFile)
-      ->type_name("FILE");
+  command->add_option("--model", options->model, "Weights as `mhla train classify` leaves them")
+      ->check(existing_file())
+      ->type_name("FILE")
+      ->default_str("the one file in the folder pretrained");
   command->add_option("--data", options->data, "Images as SPLIT/CLASS/*.jpg|png: a folder or a .tar[.gz]")
       ->required()
-      ->check(CLI::ExistingPath)
+      ->check(existing_path())
       ->type_name("PATH");
-  command->add_option("--split", options->split, "Which part of the images; \"\": the class folders lie at the top")
+  command
+      ->add_option("--split", options->split, "Which part of the images; \"\" where the class folders lie at the top")
+      ->type_name("NAME")
       ->capture_default_str();
   command->add_option("--batch", options->batch, "Images at a time")
-      ->check(CLI::Range(1, 1 << 20))
+      ->check(within(1, 1 << 20))
+      ->type_name("N")
       ->capture_default_str();
   add_device_option(*command, options->device);
-  command->add_option("--amp", options->amp, "Matrix products in bf16, or none; auto: bf16 on a GPU")
-      ->check(CLI::IsMember({"auto", "bf16", "none"}))
-      ->capture_default_str();
+  add_amp_option(*command, options->amp);
   command
       ->add_option("--attention", options->attention_images,
-                   "Also rank and entropy of the attention on this many images")
-      ->check(CLI::Range(0, 100000))
+                   "Also show rank and entropy of the attention, on this many images")
+      ->check(within(0, 100000))
       ->type_name("COUNT")
       ->capture_default_str();
-  command->add_option("--threads", options->threads, "Threads; 0 is torch's own choice")->capture_default_str();
-  command->add_option("--workers", options->workers, "Threads that prepare images; 0: one per core")
-      ->check(CLI::Range(0, 1024))
+  add_threads_option(*command, options->threads);
+  command->add_option("--workers", options->workers, "Threads that prepare images; 0 is one per core")
+      ->check(within(0, 1024))
+      ->type_name("N")
       ->capture_default_str();
   command->add_option("--out", options->out, "Folder for report.html, confusion.png and evaluation.json")
       ->type_name("FOLDER");

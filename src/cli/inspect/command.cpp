@@ -94,7 +94,7 @@ int run_inspect(const InspectOptions& options) {
 void add_inspect(CLI::App& program, Outcome& outcome) {
   auto options = std::make_shared<InspectOptions>();
   auto* command = program.add_subcommand("inspect", "List tensors, metadata and totals of .safetensors files");
-  command->add_option("files", options->files, "Files to look into; each is validated as a whole")
+  command->add_option("files", options->files, ".safetensors files to look into; each is validated as a whole")
       ->required()
       ->type_name("FILE");
   command->add_flag("--summary", options->summary, "Leave out the list of tensors");

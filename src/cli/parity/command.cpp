@@ -6,6 +6,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/parity/kinds.hpp"
+#include "cli/support/checks.hpp"
 #include "cli/support/output.hpp"
 #include "cli/support/progress.hpp"
 
@@ -52,7 +53,7 @@ void add_parity(CLI::App& program, Outcome& outcome) {
   auto* command = program.add_subcommand("parity", "Check this build against stored results of the authors' code");
   command->add_option("files", options->files, "Parity cases (.safetensors); see docs/cli.md for the format")
       ->required()
-      ->check(CLI::ExistingFile)
+      ->check(existing_file())
       ->type_name("FILE");
   options->output.add_option(*command);
   command->footer("Kinds of cases this build knows: " + known_parity_kinds());

@@ -50,7 +50,7 @@ void add_selftest(CLI::App& program, Outcome& outcome) {
   auto options = std::make_shared<SelftestOptions>();
   auto* command =
       program.add_subcommand("selftest", "Check the fast kernels against the double reference on this machine");
-  command->add_option("--threads", options->threads, "Threads; 0 is torch's own choice")->capture_default_str();
+  add_threads_option(*command, options->threads);
   options->output.add_option(*command);
   command->callback([options, &outcome] { outcome.exit_code = run_selftest(*options); });
 }

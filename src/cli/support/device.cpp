@@ -10,8 +10,23 @@
 namespace mhla::cli {
 
 CLI::Option* add_device_option(CLI::App& command, std::string& device) {
-  return command.add_option("--device", device, "cpu, cuda, or auto: a GPU where there is one")
+  return command.add_option("--device", device, "Device to run on; auto is a GPU where there is one")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
+      ->type_name("NAME")
+      ->capture_default_str();
+}
+
+CLI::Option* add_cpu_or_cuda_option(CLI::App& command, std::string& device) {
+  return command.add_option("--device", device, "Device to run on; cuda is the first GPU")
+      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->type_name("NAME")
+      ->capture_default_str();
+}
+
+CLI::Option* add_amp_option(CLI::App& command, std::string& amp) {
+  return command.add_option("--amp", amp, "Type of matrix products; none is float32, auto is bf16 on a GPU")
+      ->check(CLI::IsMember({"auto", "bf16", "none"}))
+      ->type_name("NAME")
       ->capture_default_str();
 }
 

@@ -20,6 +20,12 @@ int logical_cores() {
 
 int threads_in_use() { return torch::get_num_threads(); }
 
+CLI::Option* add_threads_option(CLI::App& command, int& threads) {
+  return command.add_option("--threads", threads, "Threads of torch and the operator; 0 is torch's own choice")
+      ->type_name("N")
+      ->capture_default_str();
+}
+
 void use_threads(int threads) {
   if (threads == 0) return;
   if (threads < 1 || threads > 1024)

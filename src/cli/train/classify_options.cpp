@@ -6,169 +6,148 @@
 #include <algorithm>
 
 #include "cli/commands.hpp"
+#include "cli/support/checks.hpp"
 #include "cli/support/device.hpp"
-#include "cli/support/number_checks.hpp"
+#include "cli/support/machine.hpp"
 
 namespace mhla::cli {
 namespace {
 
+// Options under one heading of the help.
+class Group {
+ public:
+  Group(CLI::App& command, const char* heading) : command_(command), heading_(heading) {}
+
+  // One that has a default of its own.
+  template <typename Value>
+  CLI::Option* add(const char* name, Value& value, const char* type, const char* about) {
+    return command_.add_option(name, value, about)->type_name(type)->capture_default_str()->group(heading_);
+  }
+
+  // One whose default comes from elsewhere: the recipe, or what `initial` says.
+  template <typename Value>
+  CLI::Option* add_open(const char* name, Value& value, const char* type, const char* about,
+                        const char* initial = kByRecipe) {
+    return command_.add_option(name, value, about)->type_name(type)->default_str(initial)->group(heading_);
+  }
+
+  void flag(const char* name, bool& value, const char* about) {
+    command_.add_flag(name, value, about)->group(heading_);
+  }
+
+ private:
+  static constexpr const char* kByRecipe = "by --recipe";
+  CLI::App& command_;
+  const char* heading_;
+};
+
 void add_model_options(CLI::App& command, TrainClassifyOptions& options) {
-  constexpr const char* kGroup = "Model";
+  Group group(command, "Model");
   models::ClassifierOptions& model = options.model;
-  command.add_option("--model", model.model, "Architecture")
-      ->check(CLI::IsMember({"deit_tiny", "deit_small", "deit_base", "vlt_tiny", "vlt_small", "vlt_base"}))
-      ->capture_default_str()
-      ->group(kGroup);
-  command.add_option("--preset", model.preset, "paper, or authors: as the authors' code computes")
-      ->check(CLI::IsMember({"paper", "authors"}))
-      ->capture_default_str()
-      ->group(kGroup);
-  command.add_option("--attention", model.attention, "softmax, linear or mhla: one for all layers or one per layer")
+  group.add("--model", model.model, "NAME", "Architecture")
+      ->check(CLI::IsMember({"deit_tiny", "deit_small", "deit_base", "vlt_tiny", "vlt_small", "vlt_base"}));
+  group.add("--preset", model.preset, "NAME", "Details as in the paper, or as in the authors' code")
+      ->check(CLI::IsMember({"paper", "authors"}));
+  group.add("--attention", model.attention, "NAME", "Attention: one for all layers, or one per layer")
       ->delimiter(',')
-      ->check(CLI::IsMember({"softmax", "linear", "mhla"}))
-      ->type_name("NAME")
-      ->capture_default_str()
-      ->group(kGroup);
-  command.add_option("--image-size", options.image_size, "Height and width, or one number for both [recipe]")
+      ->check(CLI::IsMember({"softmax", "linear", "mhla"}));
+  group.add_open("--image-size", options.image_size, "PX [PX]", "Height and width, or one number for both, in pixels")
       ->expected(1, 2)
-      ->check(CLI::Range(1, 16384))
-      ->group(kGroup);
-  command.add_option("--patch", options.patch, "Side of a patch [recipe]")->check(CLI::Range(1, 1024))->group(kGroup);
-  command.add_option("--blocks", model.blocks, "Blocks of tokens per axis; M is their product")
+      ->check(within(1, 16384));
+  group.add_open("--patch", options.patch, "PX", "Side of a patch in pixels")->check(within(1, 1024));
+  group.add("--blocks", model.blocks, "N N", "Blocks of tokens per axis; M is their product")
       ->expected(2)
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str()
-      ->group(kGroup);
-  command.add_option("--width", model.width, "Channels; 0: the model's own")->capture_default_str()->group(kGroup);
-  command.add_option("--depth", model.depth, "Layers; 0: the model's own")->capture_default_str()->group(kGroup);
-  command.add_option("--heads", model.heads, "Heads; 0: the model's own")->capture_default_str()->group(kGroup);
-  command.add_flag("--no-lepe", options.no_lepe, "Leave out the 5x5 convolution on the values")->group(kGroup);
-  command.add_option("--mixing-init", model.mixing_init, "How the mixing matrices start: paper, uniform, linear, ...")
-      ->capture_default_str()
-      ->group(kGroup);
-  command.add_flag("--mixing-frozen", model.mixing_frozen, "Do not train the mixing matrices")->group(kGroup);
-  command.add_option("--drop-path", options.drop_path, "Rate of the last layer [recipe]")
-      ->check(CLI::Range(0.0, 0.99))
-      ->group(kGroup);
-  command.add_flag("--recompute", model.recompute, "Compute activations again in the backward pass: less memory")
-      ->group(kGroup);
-  command.add_option("--init", options.init, "Begin with the weights of this .safetensors file, as far as they fit")
-      ->check(CLI::ExistingFile)
-      ->type_name("FILE")
-      ->group(kGroup);
+      ->check(within(1, 1024));
+  group.add("--width", model.width, "N", "Channels; 0 is the model's own number");
+  group.add("--depth", model.depth, "N", "Layers; 0 is the model's own number");
+  group.add("--heads", model.heads, "N", "Heads; 0 is the model's own number");
+  group.flag("--no-lepe", options.no_lepe, "Leave out the 5x5 convolution on the values");
+  group.add("--mixing-init", model.mixing_init, "NAME", "How the mixing matrices start")
+      ->check(shown_choices({"paper", "linear", "cos", "exp", "gaussian", "local", "uniform", "running_mean",
+                             "constant"}));
+  group.flag("--mixing-frozen", model.mixing_frozen, "Do not train the mixing matrices");
+  group.add_open("--drop-path", options.drop_path, "RATE", "Drop-path rate of the last layer")
+      ->check(within(0.0, 0.99));
+  group.flag("--recompute", model.recompute, "Compute activations again in the backward pass: less memory, more time");
+  group.add("--init", options.init, "FILE", "Begin with the weights of this .safetensors file, as far as they fit")
+      ->check(existing_file());
 }
 
 void add_recipe_options(CLI::App& command, TrainClassifyOptions& options) {
-  constexpr const char* kGroup = "Recipe";
-  command
-      .add_option("--recipe", options.recipe,
-                  "Where defaults come from: small (64 px, 30 epochs) or deit (224 px, 300)")
-      ->check(CLI::IsMember({"small", "deit"}))
-      ->capture_default_str()
-      ->group(kGroup);
-  command.add_option("--epochs", options.epochs, "Passes over the training images [recipe]")
-      ->check(CLI::Range(1e-6, 1e6))
-      ->group(kGroup);
-  command.add_option("--batch", options.batch, "Images of a batch, over all processes [recipe]")
-      ->check(CLI::Range(1, 1 << 20))
-      ->group(kGroup);
-  command.add_option("--accumulate", options.accumulate, "Batches of a step")
-      ->check(CLI::Range(1, 1 << 20))
-      ->capture_default_str()
-      ->group(kGroup);
-  command.add_option("--lr", options.lr, "Highest learning rate [recipe]")->check(kPositive)->group(kGroup);
-  command.add_option("--min-lr", options.min_lr, "Lowest, at the end")
-      ->check(kNonNegative)
-      ->capture_default_str()
-      ->group(kGroup);
-  command.add_option("--schedule", options.schedule, "How it falls")
-      ->check(CLI::IsMember({"cosine", "linear", "constant"}))
-      ->capture_default_str()
-      ->group(kGroup);
-  command.add_option("--warmup", options.warmup, "Steps until it is highest [recipe]")
-      ->check(kNonNegative)
-      ->group(kGroup);
-  command
-      .add_option("--weight-decay", options.weight_decay,
-                  "Of matrices; not of norms, biases, positions and mixing [recipe]")
-      ->check(kNonNegative)
-      ->group(kGroup);
-  command.add_option("--clip", options.clip, "Largest norm of the gradients; 0: no limit [recipe]")
-      ->check(kNonNegative)
-      ->group(kGroup);
-  command.add_option("--ema", options.ema, "Decay of the weight average that is evaluated and kept; 0: none [recipe]")
-      ->check(CLI::Range(0.0, 0.999999))
-      ->group(kGroup);
+  Group group(command, "Recipe");
+  group
+      .add("--recipe", options.recipe, "NAME",
+           "Where defaults come from: small (64 px, 30 epochs) or deit (224 px, 300)")
+      ->check(CLI::IsMember({"small", "deit"}));
+  group.add_open("--epochs", options.epochs, "N", "Passes over the training images; may be a fraction")
+      ->check(within(1e-6, 1e6));
+  group.add_open("--batch", options.batch, "N", "Images of a batch, over all processes")->check(within(1, 1 << 20));
+  group.add("--accumulate", options.accumulate, "N", "Batches of an optimiser step")->check(within(1, 1 << 20));
+  group.add_open("--lr", options.lr, "RATE", "Highest learning rate")->check(kPositive);
+  group.add("--min-lr", options.min_lr, "RATE", "Learning rate at the end")->check(kNonNegative);
+  group.add("--schedule", options.schedule, "NAME", "How the learning rate falls")
+      ->check(CLI::IsMember({"cosine", "linear", "constant"}));
+  group.add_open("--warmup", options.warmup, "STEPS", "Steps until the learning rate is highest")->check(kNonNegative);
+  group
+      .add_open("--weight-decay", options.weight_decay, "RATE",
+                "Weight decay of matrices; norms, biases, positions and mixing have none")
+      ->check(kNonNegative);
+  group.add_open("--clip", options.clip, "NORM", "Largest norm of the gradients; 0 is no limit")->check(kNonNegative);
+  group
+      .add_open("--ema", options.ema, "DECAY", "Decay of the average of weights that is evaluated and kept; 0 is none")
+      ->check(within(0.0, 0.999999));
 }
 
 void add_data_options(CLI::App& command, TrainClassifyOptions& options) {
-  constexpr const char* kGroup = "Images";
-  command.add_option("--augment", options.augment, "none, light (shifts, flips, turns) or deit [recipe]")
-      ->check(CLI::IsMember({"none", "light", "deit"}))
-      ->group(kGroup);
-  command.add_option("--rand-augment", options.rand_augment, "RandAugment, such as rand-m9-mstd0.5-inc1; none: off")
-      ->type_name("TEXT")
-      ->group(kGroup);
-  const auto number = [&](const char* flag, std::optional<double>& value, const char* about) {
-    command.add_option(flag, value, about)->check(kNonNegative)->group(kGroup);
+  Group group(command, "Images");
+  group.add_open("--augment", options.augment, "NAME", "Augmentation; light is shifts, flips and turns")
+      ->check(CLI::IsMember({"none", "light", "deit"}));
+  constexpr const char* kByAugment = "by --augment";
+  group.add_open("--rand-augment", options.rand_augment, "TEXT",
+                 "RandAugment, such as rand-m9-mstd0.5-inc1; none is off", kByAugment);
+  const auto number = [&](const char* name, std::optional<double>& value, const char* type, const char* about) {
+    group.add_open(name, value, type, about, kByAugment)->check(kNonNegative);
   };
-  number("--mixup", options.mixup, "Alpha of mixup; 0: off");
-  number("--cutmix", options.cutmix, "Alpha of CutMix; 0: off");
-  number("--smoothing", options.smoothing, "Of labels");
-  number("--erasing", options.erasing, "Probability of random erasing");
-  number("--color-jitter", options.color_jitter, "Strength; has no effect beside RandAugment");
-  command.add_option("--mean", options.mean, "Of red, green, blue in 0..1; unless given, measured on training images")
-      ->expected(3)
-      ->group(kGroup);
-  command.add_option("--std", options.deviation, "Standard deviations, given together with --mean")
-      ->expected(3)
-      ->group(kGroup);
-  command
-      .add_option("--cache", options.cache,
-                  "Decode images once and keep them in memory; auto: where they need less than 8 GB")
-      ->check(CLI::IsMember({"auto", "on", "off"}))
-      ->capture_default_str()
-      ->group(kGroup);
-  command.add_option("--workers", options.workers, "Threads that prepare images; 0: one per core")
-      ->check(CLI::Range(0, 1024))
-      ->capture_default_str()
-      ->group(kGroup);
+  number("--mixup", options.mixup, "ALPHA", "Alpha of mixup; 0 is off");
+  number("--cutmix", options.cutmix, "ALPHA", "Alpha of CutMix; 0 is off");
+  number("--smoothing", options.smoothing, "SHARE", "Label smoothing");
+  number("--erasing", options.erasing, "SHARE", "Probability of random erasing");
+  number("--color-jitter", options.color_jitter, "STRENGTH", "Colour jitter; has no effect beside RandAugment");
+  group
+      .add_open("--mean", options.mean, "R G B", "Mean of red, green and blue, in 0 to 1",
+                "measured on training images")
+      ->expected(3);
+  group
+      .add_open("--std", options.deviation, "R G B", "Standard deviations, given together with --mean",
+                "measured on training images")
+      ->expected(3);
+  group
+      .add("--cache", options.cache, "NAME",
+           "Decode images once and keep them in memory; auto is on where they need less than 8 GB")
+      ->check(CLI::IsMember({"auto", "on", "off"}));
+  group.add("--workers", options.workers, "N", "Threads that prepare images; 0 is one per core")
+      ->check(within(0, 1024));
 }
 
 void add_run_options(CLI::App& command, TrainClassifyOptions& options) {
-  constexpr const char* kGroup = "Run";
-  command.add_option("--out", options.out, "Folder for weights, checkpoints, metrics and report")
-      ->type_name("FOLDER")
-      ->capture_default_str()
-      ->group(kGroup);
-  command.add_option("--seed", options.seed, "Of initial weights, order and augmentation")
-      ->capture_default_str()
-      ->group(kGroup);
-  add_device_option(command, options.device)->group(kGroup);
-  command.add_option("--amp", options.amp, "Matrix products in bf16, or none; auto: bf16 on a GPU")
-      ->check(CLI::IsMember({"auto", "bf16", "none"}))
-      ->capture_default_str()
-      ->group(kGroup);
-  command.add_option("--threads", options.threads, "Threads of torch and the operator; 0: torch's own choice")
-      ->capture_default_str()
-      ->group(kGroup);
-  command
-      .add_option("--resume", options.resume,
-                  "auto: go on from the newest checkpoint in --out; none: start anew, replacing what is there")
-      ->check(CLI::IsMember({"auto", "none"}))
-      ->capture_default_str()
-      ->group(kGroup);
-  const auto interval = [&](const char* flag, std::int64_t& value, const char* about) {
-    command.add_option(flag, value, about)->check(kNonNegative)->capture_default_str()->group(kGroup);
-  };
-  interval("--log-every", options.log_every, "Steps between two lines; 0: an epoch");
-  interval("--eval-every", options.eval_every, "Steps between two validations; 0: an epoch");
-  interval("--checkpoint-every", options.checkpoint_every, "Steps between two checkpoints; 0: an epoch");
-  command.add_option("--keep", options.keep, "Checkpoints to keep")
-      ->check(CLI::Range(1, 1000000))
-      ->capture_default_str()
-      ->group(kGroup);
-  command.add_flag("--half", options.half, "Store model.safetensors in half precision")->group(kGroup);
+  constexpr const char* kHeading = "Run";
+  Group group(command, kHeading);
+  group.add("--out", options.out, "FOLDER", "Folder for weights, checkpoints, metrics and report");
+  group.add("--seed", options.seed, "N", "Seed of initial weights, order and augmentation");
+  add_device_option(command, options.device)->group(kHeading);
+  add_amp_option(command, options.amp)->group(kHeading);
+  add_threads_option(command, options.threads)->group(kHeading);
+  group
+      .add("--resume", options.resume, "NAME",
+           "auto goes on from the newest checkpoint in --out; none starts anew, replacing what is there")
+      ->check(CLI::IsMember({"auto", "none"}));
+  group.add("--log-every", options.log_every, "STEPS", "Steps between two lines; 0 is an epoch")->check(kNonNegative);
+  group.add("--eval-every", options.eval_every, "STEPS", "Steps between two validations; 0 is an epoch")
+      ->check(kNonNegative);
+  group.add("--checkpoint-every", options.checkpoint_every, "STEPS", "Steps between two checkpoints; 0 is an epoch")
+      ->check(kNonNegative);
+  group.add("--keep", options.keep, "N", "Checkpoints to keep")->check(within(1, 1000000));
+  group.flag("--half", options.half, "Store model.safetensors in half precision");
 }
 
 }  // namespace
@@ -178,7 +157,7 @@ void add_train_classify_options(CLI::App& command, TrainClassifyOptions& options
       .add_option("--data", options.data,
                   "Images as train/CLASS/*.jpg|png, and val and test likewise: a folder or a .tar[.gz]")
       ->required()
-      ->check(CLI::ExistingPath)
+      ->check(existing_path())
       ->type_name("PATH");
   add_model_options(command, options);
   add_recipe_options(command, options);

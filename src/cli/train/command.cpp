@@ -12,7 +12,7 @@ void add_train(CLI::App& program, Outcome& outcome) {
   auto options = std::make_shared<TrainClassifyOptions>();
   add_train_classify_options(*classify, *options);
   classify->footer(
-      "\n[recipe]: the default depends on --recipe. Several processes: mpirun -np N mhla train classify ...\n"
+      "Several processes: mpirun -np N mhla train classify ...\n"
       "The first Ctrl-C finishes the step and saves; the same command then goes on from there.");
   classify->callback([options, &outcome] { outcome.exit_code = run_train_classify(*options); });
 }
