@@ -8,7 +8,7 @@
 #include "report/line_chart.hpp"
 #include "report/svg.hpp"
 
-namespace mhla::cli {
+namespace mhla::cli::bench {
 namespace {
 
 namespace svg = report::svg;
@@ -37,11 +37,11 @@ std::string legend(const std::vector<std::string>& impls, double y) {
 
 }  // namespace
 
-std::string bench_chart(const std::vector<BenchRow>& rows, const std::string& machine) {
-  const std::vector<BenchComparison> comparisons = compare(rows);
+std::string draw_chart(const std::vector<Row>& rows, const std::string& machine) {
+  const std::vector<Comparison> comparisons = compare(rows);
   const std::vector<std::string> impls = compared_impls(rows);
   std::vector<double> all = {1.0};
-  for (const BenchComparison& c : comparisons)
+  for (const Comparison& c : comparisons)
     for (const auto& [impl, ms] : c.ms) all.push_back(ms / c.floor_ms);
   const report::Axis axis(all, true, false);
   const auto across = [&](double times) { return kLeft + axis.share(times) * (kWidth - kLeft - kRight); };
@@ -51,7 +51,7 @@ std::string bench_chart(const std::vector<BenchRow>& rows, const std::string& ma
   for (const char* pass : {"fwd", "fwd+bwd"}) {
     const double top = y;
     std::string dots;
-    for (const BenchComparison& c : comparisons) {
+    for (const Comparison& c : comparisons) {
       if (c.pass != pass) continue;
       y += kLineHeight;
       dots += svg::text(kLeft - 14, y + 4, "end", 12, fmt::format("{} {}, {}", c.shape, c.sizes, c.normalizer));
@@ -74,4 +74,4 @@ std::string bench_chart(const std::vector<BenchRow>& rows, const std::string& ma
   return svg::picture(kWidth, y, "Time over the floor", body);
 }
 
-}  // namespace mhla::cli
+}  // namespace mhla::cli::bench

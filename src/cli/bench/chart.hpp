@@ -6,9 +6,9 @@
 
 #include "cli/bench/run.hpp"
 
-namespace mhla::cli {
+namespace mhla::cli::bench {
 
 // One panel per pass, one line per shape and normaliser, one dot per implementation on a logarithmic axis.
-std::string bench_chart(const std::vector<BenchRow>& rows, const std::string& machine);
+std::string draw_chart(const std::vector<Row>& rows, const std::string& machine);
 
-}  // namespace mhla::cli
+}  // namespace mhla::cli::bench

@@ -5,9 +5,9 @@
 namespace mhla::cli {
 
 void add_bench(CLI::App& program, Outcome& outcome) {
-  CLI::App& bench = add_group(program, "bench", "Measure speed", "what to measure");
-  add_bench_op(bench, outcome);
-  add_bench_model(bench, outcome);
+  CLI::App& group = add_group(program, "bench", "Measure speed", "what to measure");
+  bench::add_op(group, outcome);
+  bench::add_model(group, outcome);
 }
 
 }  // namespace mhla::cli

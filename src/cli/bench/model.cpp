@@ -19,10 +19,10 @@
 #include "mhla/attention.hpp"
 #include "report/line_chart.hpp"
 
-namespace mhla::cli {
+namespace mhla::cli::bench {
 namespace {
 
-struct ModelBenchOptions {
+struct ModelOptions {
   std::string device = "cpu", model = "deit_small", preset = "paper", dtype;
   std::vector<std::string> attention = {"softmax", "linear", "mhla"};
   std::vector<std::string> passes = {"infer", "train"};
@@ -44,7 +44,7 @@ torch::ScalarType scalar_type_of(const std::string& dtype) {
   return dtype == "bf16" ? torch::kBFloat16 : torch::kFloat;
 }
 
-ModelBenchOptions model_bench_defaults(ModelBenchOptions options) {
+ModelOptions with_defaults(ModelOptions options) {
   if (options.on_gpu() && !torch::cuda::is_available())
     throw UsageError(
         "--device is cuda, but there is no GPU, no driver, or this program's torch was built without CUDA");
@@ -59,7 +59,7 @@ ModelBenchOptions model_bench_defaults(ModelBenchOptions options) {
 // The attentions at one size; MHLA once for every number of blocks the grid has room for. leave_out hears of the
 // others.
 template <typename LeaveOut>
-std::vector<models::ClassifierOptions> contestants_at(const ModelBenchOptions& options, std::int64_t size,
+std::vector<models::ClassifierOptions> contestants_at(const ModelOptions& options, std::int64_t size,
                                                       LeaveOut&& leave_out) {
   std::vector<models::ClassifierOptions> result;
   models::ClassifierOptions one;
@@ -85,13 +85,13 @@ std::vector<models::ClassifierOptions> contestants_at(const ModelBenchOptions& o
   return result;
 }
 
-struct ModelBenchFindings {
-  std::vector<ModelBenchRow> rows;
+struct ModelFindings {
+  std::vector<ModelRow> rows;
   std::vector<std::string> left_out, failed;
 };
 
-ModelBenchFindings measure_models(const ModelBenchOptions& options) {
-  ModelBenchFindings findings;
+ModelFindings measure(const ModelOptions& options) {
+  ModelFindings findings;
   Progress progress("bench model", static_cast<double>(options.sizes.size() * options.passes.size()));
   for (const std::int64_t size : options.sizes)
     for (const std::string& pass : options.passes) {
@@ -99,7 +99,7 @@ ModelBenchFindings measure_models(const ModelBenchOptions& options) {
       progress.advance(0.0, what);
       const std::int64_t side = (size + options.patch - 1) / options.patch;
       const std::int64_t tokens = options.on_gpu() ? kBatchTokensGpu : kBatchTokensCpu;
-      const ModelBenchSettings settings{
+      const ModelSettings settings{
           .device = options.on_gpu() ? torch::Device(torch::kCUDA, 0) : torch::Device(torch::kCPU),
           .dtype = scalar_type_of(options.dtype),
           .training = pass == "train",
@@ -119,15 +119,15 @@ ModelBenchFindings measure_models(const ModelBenchOptions& options) {
 }
 
 // Of softmax attention in the same run.
-std::optional<double> softmax_ms(const std::vector<ModelBenchRow>& rows, const ModelBenchRow& like) {
-  for (const ModelBenchRow& row : rows)
+std::optional<double> softmax_ms(const std::vector<ModelRow>& rows, const ModelRow& like) {
+  for (const ModelRow& row : rows)
     if (row.attention == "softmax" && row.pass == like.pass && row.height == like.height) return row.ms_median;
   return std::nullopt;
 }
 
-std::string model_bench_table(const std::vector<ModelBenchRow>& rows) {
+std::string rows_table(const std::vector<ModelRow>& rows) {
   std::vector<std::vector<std::string>> lines;
-  for (const ModelBenchRow& row : rows) {
+  for (const ModelRow& row : rows) {
     const auto softmax = softmax_ms(rows, row);
     lines.push_back(
         {std::to_string(row.height), std::to_string(row.tokens), row.pass, row.attention,
@@ -141,11 +141,11 @@ std::string model_bench_table(const std::vector<ModelBenchRow>& rows) {
       lines);
 }
 
-void draw_model_charts(const ModelBenchOptions& options, const std::vector<ModelBenchRow>& rows) {
+void draw_charts(const ModelOptions& options, const std::vector<ModelRow>& rows) {
   for (const std::string& pass : options.passes) {
     const auto chart = [&](const char* quantity, const char* unit, const auto& value) {
       std::map<std::string, report::Series> series;
-      for (const ModelBenchRow& row : rows) {
+      for (const ModelRow& row : rows) {
         if (row.pass != pass) continue;
         report::Series& line = series[row.label()];
         line.label = row.label();
@@ -157,30 +157,30 @@ void draw_model_charts(const ModelBenchOptions& options, const std::vector<Model
       for (const auto& [label, line] : series) drawn.series.push_back(line);
       io::write_file(std::filesystem::path(options.charts) / fmt::format("{}_{}.svg", quantity, pass), drawn.svg());
     };
-    chart("throughput", "images per second", [](const ModelBenchRow& row) { return row.images_per_second(); });
-    chart("memory", "peak MB per image", [](const ModelBenchRow& row) {
+    chart("throughput", "images per second", [](const ModelRow& row) { return row.images_per_second(); });
+    chart("memory", "peak MB per image", [](const ModelRow& row) {
       return static_cast<double>(row.peak_bytes) / 1e6 / static_cast<double>(row.batch);
     });
   }
 }
 
-int run_bench_model(const ModelBenchOptions& given) {
-  const ModelBenchOptions options = model_bench_defaults(given);
+int run_model(const ModelOptions& given) {
+  const ModelOptions options = with_defaults(given);
   use_threads(options.threads);
   keep_freed_memory();
   at::globalContext().setBenchmarkCuDNN(true);
-  const ModelBenchFindings findings = measure_models(options);
+  const ModelFindings findings = measure(options);
   std::ostream& text = options.output.text();
   text << fmt::format("{}, {}, patch {}, {}; {}\n\n", options.model, options.preset, options.patch, options.dtype,
                       options.on_gpu() ? device_description(Device::cuda, 0) : machine_line())
-       << model_bench_table(findings.rows);
+       << rows_table(findings.rows);
   for (const std::string& why : findings.left_out) text << "left out: " << why << '\n';
   for (const std::string& why : findings.failed) text << "FAILED: " << why << '\n';
   io::Json json = io::Json::array();
-  for (const ModelBenchRow& row : findings.rows) json.push_back(row.json());
+  for (const ModelRow& row : findings.rows) json.push_back(row.json());
   options.output.json(json);
   if (!options.charts.empty()) {
-    draw_model_charts(options, findings.rows);
+    draw_charts(options, findings.rows);
     text << fmt::format("\nThroughput and memory over N: {}\n", options.charts);
   }
   return findings.failed.empty() ? 0 : 1;
@@ -188,8 +188,8 @@ int run_bench_model(const ModelBenchOptions& given) {
 
 }  // namespace
 
-void add_bench_model(CLI::App& bench, Outcome& outcome) {
-  auto options = std::make_shared<ModelBenchOptions>();
+void add_model(CLI::App& bench, Outcome& outcome) {
+  auto options = std::make_shared<ModelOptions>();
   auto* command = bench.add_subcommand("model", "Time whole classifiers with softmax, linear attention and MHLA");
   add_cpu_or_cuda_option(*command, options->device);
   command->add_option("--model", options->model, "Model to run")
@@ -247,7 +247,7 @@ void add_bench_model(CLI::App& bench, Outcome& outcome) {
                    "Also draw throughput and memory per image over N into this folder, as SVG")
       ->type_name("FOLDER");
   options->output.add_option(*command);
-  command->callback([options, &outcome] { outcome.exit_code = run_bench_model(*options); });
+  command->callback([options, &outcome] { outcome.exit_code = run_model(*options); });
 }
 
-}  // namespace mhla::cli
+}  // namespace mhla::cli::bench

@@ -12,7 +12,7 @@
 #include "train/autocast.hpp"
 #include "train/parameters.hpp"
 
-namespace mhla::cli {
+namespace mhla::cli::bench {
 namespace {
 
 constexpr double kLearningRate = 1e-4;
@@ -20,7 +20,7 @@ constexpr double kLearningRate = 1e-4;
 // Training under autocast keeps parameters in float32; inference has them in the type of the benchmark.
 class BenchedModel {
  public:
-  BenchedModel(const models::ClassifierOptions& options, const ModelBenchSettings& settings)
+  BenchedModel(const models::ClassifierOptions& options, const ModelSettings& settings)
       : settings_(settings), low_(settings.dtype != torch::kFloat), model_(make(options)) {
     images_ = torch::randn({settings.batch, 3, options.image_size[0], options.image_size[1]}).to(settings.device);
     labels_ = torch::randint(options.classes, {settings.batch}, torch::kLong).to(settings.device);
@@ -84,7 +84,7 @@ class BenchedModel {
                               limit));
   }
 
-  ModelBenchSettings settings_;
+  ModelSettings settings_;
   bool low_;
   std::shared_ptr<models::Classifier> model_;
   std::optional<train::AdamW> optimizer_;
@@ -92,16 +92,16 @@ class BenchedModel {
   double relative_error_ = 0.0;
 };
 
-ModelBenchRow row_of(BenchedModel& benched, const ModelBenchSettings& settings) {
+ModelRow row_of(BenchedModel& benched, const ModelSettings& settings) {
   const models::ClassifierOptions& options = benched.model().options;
-  ModelBenchRow row{.model = options.model,
-                    .attention = options.attention.front(),
-                    .pass = settings.training ? "train" : "infer",
-                    .device = settings.device.is_cuda() ? "cuda" : "cpu",
-                    .dtype = settings.dtype == torch::kFloat ? "f32" : "bf16",
-                    .height = options.image_size[0],
-                    .width = options.image_size[1],
-                    .batch = settings.batch};
+  ModelRow row{.model = options.model,
+               .attention = options.attention.front(),
+               .pass = settings.training ? "train" : "infer",
+               .device = settings.device.is_cuda() ? "cuda" : "cpu",
+               .dtype = settings.dtype == torch::kFloat ? "f32" : "bf16",
+               .height = options.image_size[0],
+               .width = options.image_size[1],
+               .batch = settings.batch};
   row.tokens = benched.model().grid(0).tokens();
   if (const at::Tensor mixing = benched.model().mixing_parameter(0); mixing.defined()) row.blocks = mixing.size(0);
   row.rel_err = benched.relative_error();
@@ -110,12 +110,12 @@ ModelBenchRow row_of(BenchedModel& benched, const ModelBenchSettings& settings) 
 
 }  // namespace
 
-std::string ModelBenchRow::label() const {
+std::string ModelRow::label() const {
   if (attention != "mhla") return attention;
   return fmt::format("MHLA, M = {}", blocks);
 }
 
-io::Json ModelBenchRow::json() const {
+io::Json ModelRow::json() const {
   return {{"model", model},
           {"attention", attention},
           {"pass", pass},
@@ -134,16 +134,16 @@ io::Json ModelBenchRow::json() const {
           {"rel_err", rel_err}};
 }
 
-std::vector<ModelBenchRow> run_model_benchmark(const std::vector<models::ClassifierOptions>& models,
-                                               const ModelBenchSettings& settings,
-                                               const std::function<void(const std::string&)>& left_out) {
-  std::vector<ModelBenchRow> rows;
+std::vector<ModelRow> run_model_benchmark(const std::vector<models::ClassifierOptions>& models,
+                                          const ModelSettings& settings,
+                                          const std::function<void(const std::string&)>& left_out) {
+  std::vector<ModelRow> rows;
   std::vector<std::shared_ptr<BenchedModel>> benched;
   std::vector<Contestant> contestants;
   for (const models::ClassifierOptions& options : models) try {
       auto one = std::make_shared<BenchedModel>(options, settings);
       one->run();
-      ModelBenchRow row = row_of(*one, settings);
+      ModelRow row = row_of(*one, settings);
       one->model().zero_grad();
       row.peak_bytes = peak_allocation(settings.device.type(), [&] { one->run(); });
       rows.push_back(row);
@@ -161,4 +161,4 @@ std::vector<ModelBenchRow> run_model_benchmark(const std::vector<models::Classif
   return rows;
 }
 
-}  // namespace mhla::cli
+}  // namespace mhla::cli::bench

@@ -10,9 +10,9 @@
 #include "io/json.hpp"
 #include "models/classifier.hpp"
 
-namespace mhla::cli {
+namespace mhla::cli::bench {
 
-struct ModelBenchRow {
+struct ModelRow {
   std::string model, attention, pass, device, dtype;
   std::int64_t height = 0, width = 0;  // of the images
   std::int64_t tokens = 0;             // N, of the first layer
@@ -27,7 +27,7 @@ struct ModelBenchRow {
   io::Json json() const;
 };
 
-struct ModelBenchSettings {
+struct ModelSettings {
   torch::Device device = torch::kCPU;
   torch::ScalarType dtype = torch::kFloat;  // or kBFloat16
   bool training = false;  // whole steps: forward, cross entropy, backward, AdamW; otherwise forward alone
@@ -37,8 +37,8 @@ struct ModelBenchSettings {
 
 // Times all `models` on images of the same size. `left_out` is told of those that cannot run (memory). Throws an Error
 // where a result is wrong.
-std::vector<ModelBenchRow> run_model_benchmark(const std::vector<models::ClassifierOptions>& models,
-                                               const ModelBenchSettings& settings,
-                                               const std::function<void(const std::string&)>& left_out);
+std::vector<ModelRow> run_model_benchmark(const std::vector<models::ClassifierOptions>& models,
+                                          const ModelSettings& settings,
+                                          const std::function<void(const std::string&)>& left_out);
 
-}  // namespace mhla::cli
+}  // namespace mhla::cli::bench

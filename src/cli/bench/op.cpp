@@ -19,10 +19,10 @@
 #include "cli/support/progress.hpp"
 #include "io/file.hpp"
 
-namespace mhla::cli {
+namespace mhla::cli::bench {
 namespace {
 
-struct BenchOptions {
+struct OpOptions {
   std::string device = "cpu";
   std::vector<std::string> shapes;
   std::vector<std::string> impls;
@@ -43,7 +43,7 @@ struct BenchOptions {
 
 constexpr double kQuickTime = 0.02;
 
-void check_device(const BenchOptions& options) {
+void check_device(const OpOptions& options) {
   if (!options.on_gpu()) return;
   if (device_count(Device::cuda) == 0)
     throw UsageError("--device is cuda, but there is no GPU, no driver, or this build has no CUDA back end");
@@ -52,7 +52,7 @@ void check_device(const BenchOptions& options) {
 }
 
 // What the models of a shape use; on a GPU also the other of none and paper.
-std::vector<Normalizer> normalizers(const BenchOptions& options, const BenchShape& shape) {
+std::vector<Normalizer> normalizers(const OpOptions& options, const Shape& shape) {
   std::vector<Normalizer> result;
   for (const std::string& normalizer : options.normalizers) result.push_back(parse_normalizer(normalizer));
   if (!result.empty()) return result;
@@ -61,18 +61,18 @@ std::vector<Normalizer> normalizers(const BenchOptions& options, const BenchShap
 }
 
 // The shapes asked for, in the asked type, once per normaliser.
-std::vector<BenchShape> chosen_shapes(const BenchOptions& options) {
-  std::vector<BenchShape> shapes;
+std::vector<Shape> chosen_shapes(const OpOptions& options) {
+  std::vector<Shape> shapes;
   if (options.n_sweep) {
     for (const std::int64_t n : sweep_tokens(options.n_max)) shapes.push_back(sweep_shape(n));
   } else if (!options.shapes.empty()) {
-    for (const std::string& name : options.shapes) shapes.push_back(bench_shape(name));
+    for (const std::string& name : options.shapes) shapes.push_back(shape_named(name));
   } else {
-    for (const BenchShape& shape : bench_shapes())
+    for (const Shape& shape : all_shapes())
       if (shape.name.starts_with("tiny") == options.quick) shapes.push_back(shape);
   }
-  std::vector<BenchShape> result;
-  for (BenchShape& shape : shapes) {
+  std::vector<Shape> result;
+  for (Shape& shape : shapes) {
     if (options.on_gpu()) shape = shape.on_gpu();
     shape.problem.dtype = parse_dtype(options.dtype);
     if (options.quick) {
@@ -87,8 +87,8 @@ std::vector<BenchShape> chosen_shapes(const BenchOptions& options) {
   return result;
 }
 
-BenchOptions with_defaults(BenchOptions options) {
-  if (options.impls.empty()) options.impls = bench_impls(parse_device(options.device));
+OpOptions with_defaults(OpOptions options) {
+  if (options.impls.empty()) options.impls = usual_impls(parse_device(options.device));
   if (options.dtype.empty()) options.dtype = options.on_gpu() ? "bf16" : "f32";
   if (!options.min_time) options.min_time = options.on_gpu() ? 0.2 : 0.5;
   if (!options.peer_time) options.peer_time = options.on_gpu() ? 0.1 : 10.0;
@@ -96,22 +96,22 @@ BenchOptions with_defaults(BenchOptions options) {
   return options;
 }
 
-struct BenchFindings {
-  std::vector<BenchRow> rows;
+struct OpFindings {
+  std::vector<Row> rows;
   std::vector<std::string> left_out, failed;
 };
 
 // A shape that fails is noted and the others are still measured.
-BenchFindings measure(const BenchOptions& options, BenchSettings settings) {
-  const std::vector<BenchShape> shapes = chosen_shapes(options);
-  BenchFindings findings;
+OpFindings measure(const OpOptions& options, Settings settings) {
+  const std::vector<Shape> shapes = chosen_shapes(options);
+  OpFindings findings;
   Progress progress("bench op", static_cast<double>(shapes.size() * options.passes.size()));
-  for (const BenchShape& shape : shapes)
+  for (const Shape& shape : shapes)
     for (const std::string& pass : options.passes) {
       settings.backward = pass == "fwd+bwd";
       settings.impls = options.impls;
       // Softmax knows no normaliser: once per shape and pass is enough.
-      const auto measured = [&](const BenchRow& row) {
+      const auto measured = [&](const Row& row) {
         return row.softmax() && row.shape == shape.name && row.pass == pass;
       };
       if (std::ranges::any_of(findings.rows, measured))
@@ -131,17 +131,17 @@ BenchFindings measure(const BenchOptions& options, BenchSettings settings) {
   return findings;
 }
 
-int run_bench(const BenchOptions& given) {
+int run_op(const OpOptions& given) {
   check_device(given);
-  const BenchOptions options = with_defaults(given);
+  const OpOptions options = with_defaults(given);
   use_threads(options.threads);
   if (!options.fresh_memory) keep_freed_memory();
-  BenchSettings settings;
+  Settings settings;
   settings.min_seconds = *options.min_time;
   settings.peer_seconds = *options.peer_time;
   settings.bandwidth = copy_bandwidth(options.on_gpu() ? torch::Device(torch::kCUDA, 0) : torch::kCPU);
   if (options.on_gpu()) settings.device_name = device_description(Device::cuda, 0);
-  const BenchFindings findings = measure(options, settings);
+  const OpFindings findings = measure(options, settings);
 
   std::ostream& text = options.output.text();
   const std::string machine = fmt::format(
@@ -154,36 +154,36 @@ int run_bench(const BenchOptions& given) {
   for (const auto& [key, exponent] : exponents) text << fmt::format("time of {} grows as N^{:.3f}\n", key, exponent);
 
   io::Json json = io::Json::array();
-  for (const BenchRow& row : findings.rows) {
+  for (const Row& row : findings.rows) {
     json.push_back(row.json());
     if (const auto found = exponents.find(row.pass + " " + row.impl); found != exponents.end())
       json.back()["exponent"] = found->second;
   }
   options.output.json(json);
-  if (!options.chart.empty()) io::write_file(options.chart, bench_chart(findings.rows, machine));
+  if (!options.chart.empty()) io::write_file(options.chart, draw_chart(findings.rows, machine));
   return findings.failed.empty() ? 0 : 1;
 }
 
 }  // namespace
 
-void add_bench_op(CLI::App& bench, Outcome& outcome) {
+void add_op(CLI::App& bench, Outcome& outcome) {
   auto* command =
       bench.add_subcommand("op", "Time the operator against torch's composed formula, linear attention and SDPA");
-  auto options = std::make_shared<BenchOptions>();
+  auto options = std::make_shared<OpOptions>();
   const auto list = [&](const char* flag, std::vector<std::string>& values, const char* about) {
     return command->add_option(flag, values, about)->delimiter(',')->type_name("NAME");
   };
   add_cpu_or_cuda_option(*command, options->device);
   std::string listed;
   std::vector<std::string> names;
-  for (const BenchShape& shape : bench_shapes()) {
+  for (const Shape& shape : all_shapes()) {
     listed +=
         fmt::format("\n  {:<12} {}: {}, on a GPU {}", shape.name, shape.about, shape.sizes(), shape.on_gpu().sizes());
     names.push_back(shape.name);
   }
   list("--shape", options->shapes, "Shapes to run")->check(shown_choices(names))->default_str("all but the tiny ones");
   list("--impl", options->impls, "Implementations to run")
-      ->check(CLI::IsMember(all_bench_impls()))
+      ->check(CLI::IsMember(all_impls()))
       ->default_str("mhla, composed, linear and softmax");
   list("--passes", options->passes, "Passes to run: forward alone, or with backward")
       ->check(CLI::IsMember({"fwd", "fwd+bwd"}))
@@ -226,7 +226,7 @@ void add_bench_op(CLI::App& bench, Outcome& outcome) {
       ->type_name("FILE");
   options->output.add_option(*command);
   command->footer("Shapes (B, H, N, D, M):" + listed);
-  command->callback([options, &outcome] { outcome.exit_code = run_bench(*options); });
+  command->callback([options, &outcome] { outcome.exit_code = run_op(*options); });
 }
 
-}  // namespace mhla::cli
+}  // namespace mhla::cli::bench

@@ -3,8 +3,8 @@
 
 #include "cli/commands.hpp"
 
-namespace mhla::cli {
+namespace mhla::cli::bench {
 
-void add_bench_op(CLI::App& bench, Outcome& outcome);
+void add_op(CLI::App& bench, Outcome& outcome);
 
-}  // namespace mhla::cli
+}  // namespace mhla::cli::bench

@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-namespace mhla::cli {
+namespace mhla::cli::bench {
 namespace {
 
 using torch::matmul;
@@ -226,4 +226,4 @@ Results composed_truth(const Problem& problem, const Tokens& tokens, const torch
   return truth;
 }
 
-}  // namespace mhla::cli
+}  // namespace mhla::cli::bench

@@ -8,7 +8,7 @@
 
 #include "cli/support/operator_call.hpp"
 
-namespace mhla::cli {
+namespace mhla::cli::bench {
 
 // Order of the tokens a composed call is given. The authors' image models keep tokens in block order between layers;
 // their video model keeps raster order and permutes inside each layer.
@@ -34,4 +34,4 @@ torch::Tensor from_block_order(const torch::Tensor& x, const Partition& partitio
 // raster order.
 Results composed_truth(const Problem& problem, const Tokens& tokens, const torch::Tensor& d_o);
 
-}  // namespace mhla::cli
+}  // namespace mhla::cli::bench

@@ -9,7 +9,7 @@
 #include "cli/support/measure.hpp"
 #include "torch/tensors.hpp"
 
-namespace mhla::cli {
+namespace mhla::cli::bench {
 namespace {
 
 constexpr std::uint64_t kSeed = 1;
@@ -64,14 +64,14 @@ double error_of_peer(const Tokens& tokens, const torch::Tensor& o, bool softmax,
 }
 
 struct Setting {
-  const BenchShape& shape;
+  const Shape& shape;
   Plan plan;
   Tokens tokens;
   torch::Tensor d_o;
   Results truth;
 };
 
-Setting prepare(const BenchShape& shape, bool backward) {
+Setting prepare(const Shape& shape, bool backward) {
   Setting setting{shape,
                   plan(shape.problem, torch::get_num_threads()),
                   random_tokens(shape.problem, shape.mixing(), kSeed),
@@ -185,8 +185,8 @@ double floor_bytes(const Setting& setting) {
   return 2.0 * forward + static_cast<double>(t.q.nbytes() + t.k.nbytes() + t.v.nbytes());
 }
 
-BenchRow empty_row(const BenchShape& shape, const BenchSettings& settings, const std::string& impl) {
-  BenchRow row;
+Row empty_row(const Shape& shape, const Settings& settings, const std::string& impl) {
+  Row row;
   row.shape = shape.name;
   row.sizes = shape.sizes();
   row.device = name(shape.problem.device);
@@ -199,7 +199,7 @@ BenchRow empty_row(const BenchShape& shape, const BenchSettings& settings, const
 }
 
 // Runs the candidate twice: for its memory, which also warms it up, and for its error. Returns how it is to be timed.
-Contestant check(const Candidate& entry, const Stopwatch& stopwatch, BenchRow& row) {
+Contestant check(const Candidate& entry, const Stopwatch& stopwatch, Row& row) {
   std::size_t results_bytes = 0;
   const std::size_t peak = peak_allocation(stopwatch.device().type(), [&] { results_bytes = bytes_of(entry.run()); });
   row.extra_bytes = peak > results_bytes ? peak - results_bytes : 0;
@@ -214,7 +214,7 @@ std::string first_line(const std::exception& error) {
   return text.substr(0, text.find('\n'));
 }
 
-void fill_times(BenchRow& row, const Contestant& contestant, double flops, double peak_gflops) {
+void fill_times(Row& row, const Contestant& contestant, double flops, double peak_gflops) {
   const Spread times = spread(contestant.seconds);
   row.ms_median = 1e3 * times.median;
   row.ms_p10 = 1e3 * times.p10;
@@ -226,20 +226,20 @@ void fill_times(BenchRow& row, const Contestant& contestant, double flops, doubl
 
 }  // namespace
 
-const std::vector<std::string>& all_bench_impls() {
+const std::vector<std::string>& all_impls() {
   static const std::vector<std::string> impls = {"mhla",       "composed",   "linear",        "sdpa",
                                                  "sdpa-cudnn", "sdpa-flash", "sdpa-efficient"};
   return impls;
 }
 
-const std::vector<std::string>& bench_impls(Device device) {
+const std::vector<std::string>& usual_impls(Device device) {
   static const std::vector<std::string> on_cpu = {"mhla", "composed", "linear", "sdpa"};
   static const std::vector<std::string> on_gpu = {"mhla",       "composed",   "linear",
                                                   "sdpa-cudnn", "sdpa-flash", "sdpa-efficient"};
   return device == Device::cuda ? on_gpu : on_cpu;
 }
 
-io::Json BenchRow::json() const {
+io::Json Row::json() const {
   io::Json row = {
       {"shape", shape},   {"device", device},          {"dtype", dtype},         {"pass", pass},
       {"impl", impl},     {"normalizer", normalizer},  {"ms_median", ms_median}, {"ms_p10", ms_p10},
@@ -252,21 +252,21 @@ io::Json BenchRow::json() const {
   return row;
 }
 
-std::vector<BenchRow> run_benchmark(const BenchShape& shape, const BenchSettings& settings,
-                                    const std::function<void(const std::string&)>& left_out) {
+std::vector<Row> run_benchmark(const Shape& shape, const Settings& settings,
+                               const std::function<void(const std::string&)>& left_out) {
   const Setting setting = prepare(shape, settings.backward);
   const Stopwatch stopwatch(torch_device(shape.problem));
   const DType dtype = shape.problem.dtype;
   MatrixProduct product(stopwatch.device(), dispatch::scalar_type(dtype));
   product();
   const double rate = product.flops() / stopwatch.time(product).seconds;
-  std::vector<BenchRow> rows;
+  std::vector<Row> rows;
   std::vector<double> flops;
   std::vector<Contestant> contestants;
   for (const std::string& impl : settings.impls) {
-    if (impl == "sdpa-efficient" && std::ranges::any_of(rows, &BenchRow::softmax)) continue;
+    if (impl == "sdpa-efficient" && std::ranges::any_of(rows, &Row::softmax)) continue;
     const Candidate entry = candidate(impl, setting);
-    BenchRow row = empty_row(shape, settings, impl);
+    Row row = empty_row(shape, settings, impl);
     if ((impl == "linear" || row.softmax()) && entry.flops / rate > settings.peer_seconds) {
       left_out(fmt::format("{} at {}: at least {:.1f} s for one run", impl, shape.name, entry.flops / rate));
       continue;
@@ -292,4 +292,4 @@ std::vector<BenchRow> run_benchmark(const BenchShape& shape, const BenchSettings
   return rows;
 }
 
-}  // namespace mhla::cli
+}  // namespace mhla::cli::bench

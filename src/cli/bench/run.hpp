@@ -8,9 +8,9 @@
 #include "cli/bench/shapes.hpp"
 #include "io/json.hpp"
 
-namespace mhla::cli {
+namespace mhla::cli::bench {
 
-struct BenchRow {
+struct Row {
   std::string shape, device, dtype, pass, impl, normalizer;
   std::string sizes;  // "(B, H, N, D, M)"
   double ms_median = 0.0, ms_p10 = 0.0, ms_p90 = 0.0;
@@ -26,7 +26,7 @@ struct BenchRow {
   io::Json json() const;
 };
 
-struct BenchSettings {
+struct Settings {
   std::vector<std::string> impls;
   bool backward = false;
   double min_seconds = 0.5;    // of timing per implementation
@@ -37,11 +37,11 @@ struct BenchSettings {
 
 // On the device of the shape's problem. `left_out` is told of peers that were not run. Throws an Error where the
 // operator's result is wrong.
-std::vector<BenchRow> run_benchmark(const BenchShape& shape, const BenchSettings& settings,
-                                    const std::function<void(const std::string&)>& left_out);
+std::vector<Row> run_benchmark(const Shape& shape, const Settings& settings,
+                               const std::function<void(const std::string&)>& left_out);
 
 // Those run unless told otherwise. sdpa-efficient runs only where no other softmax did.
-const std::vector<std::string>& bench_impls(Device device = Device::cpu);
-const std::vector<std::string>& all_bench_impls();
+const std::vector<std::string>& usual_impls(Device device = Device::cpu);
+const std::vector<std::string>& all_impls();
 
-}  // namespace mhla::cli
+}  // namespace mhla::cli::bench

@@ -8,7 +8,7 @@
 #include "cli/commands.hpp"
 #include "mhla/mixing.hpp"
 
-namespace mhla::cli {
+namespace mhla::cli::bench {
 namespace {
 
 constexpr double kFeatureEps = 1e-6;
@@ -37,7 +37,7 @@ Problem causal(std::int64_t heads, std::int64_t tokens, std::int64_t key_dim, st
   return problem;
 }
 
-std::vector<BenchShape> make_shapes() {
+std::vector<Shape> make_shapes() {
   using enum Normalizer;
   using enum TokenOrder;
   return {
@@ -61,40 +61,40 @@ std::vector<BenchShape> make_shapes() {
 
 }  // namespace
 
-torch::Tensor BenchShape::mixing() const {
+torch::Tensor Shape::mixing() const {
   return to_matrix(mixing_init(problem.partition, causal() ? MixingInit::running_mean : MixingInit::paper));
 }
 
-std::string BenchShape::sizes() const {
+std::string Shape::sizes() const {
   const Problem& p = problem;
   const std::string dim =
       p.key_dim == p.value_dim ? fmt::format("{}", p.key_dim) : fmt::format("{}/{}", p.key_dim, p.value_dim);
   return fmt::format("({}, {}, {}, {}, {})", p.batch, p.heads, p.partition.tokens(), dim, p.partition.blocks());
 }
 
-BenchShape BenchShape::on_gpu() const {
-  BenchShape shape = *this;
+Shape Shape::on_gpu() const {
+  Shape shape = *this;
   shape.problem.device = Device::cuda;
   shape.problem.batch = gpu_batch;
   shape.problem.heads = shape.problem.kv_heads = gpu_heads;
   return shape;
 }
 
-const std::vector<BenchShape>& bench_shapes() {
-  static const std::vector<BenchShape> shapes = make_shapes();
+const std::vector<Shape>& all_shapes() {
+  static const std::vector<Shape> shapes = make_shapes();
   return shapes;
 }
 
-const BenchShape& bench_shape(const std::string& name) {
+const Shape& shape_named(const std::string& name) {
   std::string names;
-  for (const BenchShape& shape : bench_shapes()) {
+  for (const Shape& shape : all_shapes()) {
     if (shape.name == name) return shape;
     names += fmt::format("{}{}", names.empty() ? "" : ", ", shape.name);
   }
   throw UsageError(fmt::format("--shape is \"{}\"; it may be: {}", name, names));
 }
 
-BenchShape sweep_shape(std::int64_t tokens) {
+Shape sweep_shape(std::int64_t tokens) {
   const auto blocks = static_cast<std::int64_t>(std::llround(std::sqrt(static_cast<double>(tokens))));
   return {fmt::format("n={}", tokens), "",
           bidirectional(1, 1, 64, Partition::line(tokens, tokens / blocks), Normalizer::none), TokenOrder::raster};
@@ -106,4 +106,4 @@ std::vector<std::int64_t> sweep_tokens(std::int64_t largest) {
   return counts;
 }
 
-}  // namespace mhla::cli
+}  // namespace mhla::cli::bench

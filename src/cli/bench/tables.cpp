@@ -10,12 +10,12 @@
 #include "cli/support/measure.hpp"
 #include "cli/support/output.hpp"
 
-namespace mhla::cli {
+namespace mhla::cli::bench {
 
-std::string all_rows_table(const std::vector<BenchRow>& rows) {
+std::string all_rows_table(const std::vector<Row>& rows) {
   std::vector<std::vector<std::string>> lines;
-  for (const BenchRow& row : rows) {
-    const auto same = [&](const BenchRow& other) {
+  for (const Row& row : rows) {
+    const auto same = [&](const Row& other) {
       return other.impl == "composed" && other.shape == row.shape && other.pass == row.pass &&
              (other.normalizer == row.normalizer || row.softmax());
     };
@@ -33,37 +33,37 @@ std::string all_rows_table(const std::vector<BenchRow>& rows) {
                lines);
 }
 
-double BenchComparison::best_peer_ms() const {
+double Comparison::best_peer_ms() const {
   double best = std::numeric_limits<double>::infinity();
   for (const auto& [impl, time] : ms)
     if (impl != "mhla") best = std::min(best, time);
   return best;
 }
 
-std::vector<BenchComparison> compare(const std::vector<BenchRow>& rows) {
-  std::vector<BenchComparison> comparisons;
-  const auto belongs = [](const BenchRow& row, const BenchComparison& to) {
+std::vector<Comparison> compare(const std::vector<Row>& rows) {
+  std::vector<Comparison> comparisons;
+  const auto belongs = [](const Row& row, const Comparison& to) {
     return row.shape == to.shape && row.pass == to.pass && (row.softmax() || row.normalizer == to.normalizer);
   };
-  for (const BenchRow& row : rows)
+  for (const Row& row : rows)
     if (!row.softmax() && std::ranges::none_of(comparisons, [&](const auto& c) { return belongs(row, c); }))
       comparisons.push_back({row.shape, row.sizes, row.dtype, row.pass, row.normalizer, row.floor_ms, {}});
-  for (BenchComparison& comparison : comparisons)
-    for (const BenchRow& row : rows)
+  for (Comparison& comparison : comparisons)
+    for (const Row& row : rows)
       if (belongs(row, comparison)) comparison.ms[row.impl] = row.ms_median;
   return comparisons;
 }
 
-std::vector<std::string> compared_impls(const std::vector<BenchRow>& rows) {
+std::vector<std::string> compared_impls(const std::vector<Row>& rows) {
   std::vector<std::string> impls;
-  for (const BenchRow& row : rows)
+  for (const Row& row : rows)
     if (row.impl != "mhla" && std::ranges::find(impls, row.impl) == impls.end()) impls.push_back(row.impl);
   impls.emplace_back("mhla");
   return impls;
 }
 
-std::string comparison_tables(const std::vector<BenchRow>& rows) {
-  const std::vector<BenchComparison> comparisons = compare(rows);
+std::string comparison_tables(const std::vector<Row>& rows) {
+  const std::vector<Comparison> comparisons = compare(rows);
   const std::vector<std::string> impls = compared_impls(rows);
   std::vector<std::string> header = {"shape (B, H, N, D, M)", "normalizer", "floor"};
   header.insert(header.end(), impls.begin(), impls.end());
@@ -72,7 +72,7 @@ std::string comparison_tables(const std::vector<BenchRow>& rows) {
   for (const char* pass : {"fwd", "fwd+bwd"}) {
     std::vector<std::vector<std::string>> lines;
     std::string dtype;
-    for (const BenchComparison& c : comparisons) {
+    for (const Comparison& c : comparisons) {
       if (c.pass != pass) continue;
       dtype = c.dtype;
       std::vector<std::string> line = {c.shape + " " + c.sizes, c.normalizer, three_digits(c.floor_ms)};
@@ -89,9 +89,9 @@ std::string comparison_tables(const std::vector<BenchRow>& rows) {
   return text;
 }
 
-std::map<std::string, double> sweep_exponents(const std::vector<BenchRow>& rows) {
+std::map<std::string, double> sweep_exponents(const std::vector<Row>& rows) {
   std::map<std::string, std::pair<std::vector<double>, std::vector<double>>> curves;
-  for (const BenchRow& row : rows) {
+  for (const Row& row : rows) {
     auto& [n, ms] = curves[row.pass + " " + row.impl];
     n.push_back(std::stod(row.shape.substr(2)));
     ms.push_back(row.ms_median);
@@ -102,4 +102,4 @@ std::map<std::string, double> sweep_exponents(const std::vector<BenchRow>& rows)
   return exponents;
 }
 
-}  // namespace mhla::cli
+}  // namespace mhla::cli::bench

@@ -7,27 +7,27 @@
 
 #include "cli/bench/run.hpp"
 
-namespace mhla::cli {
+namespace mhla::cli::bench {
 
-std::string all_rows_table(const std::vector<BenchRow>& rows);
+std::string all_rows_table(const std::vector<Row>& rows);
 
 // One shape under one normaliser, forward or with backward: what each implementation took. Softmax knows no normaliser
 // and stands beside all of them.
-struct BenchComparison {
+struct Comparison {
   std::string shape, sizes, dtype, pass, normalizer;
   double floor_ms = 0.0;
   std::map<std::string, double> ms;  // by implementation
 
   double best_peer_ms() const;  // infinite without peers
 };
-std::vector<BenchComparison> compare(const std::vector<BenchRow>& rows);
+std::vector<Comparison> compare(const std::vector<Row>& rows);
 
 // Implementations present, peers in the order they were run, the operator last.
-std::vector<std::string> compared_impls(const std::vector<BenchRow>& rows);
+std::vector<std::string> compared_impls(const std::vector<Row>& rows);
 
-std::string comparison_tables(const std::vector<BenchRow>& rows);
+std::string comparison_tables(const std::vector<Row>& rows);
 
 // Exponents of time over N of a sweep, one per "pass implementation".
-std::map<std::string, double> sweep_exponents(const std::vector<BenchRow>& rows);
+std::map<std::string, double> sweep_exponents(const std::vector<Row>& rows);
 
-}  // namespace mhla::cli
+}  // namespace mhla::cli::bench

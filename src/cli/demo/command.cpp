@@ -49,14 +49,14 @@ void find_rank(DemoFindings& findings, const Size& size, std::uint64_t seed, Pro
 }
 
 void find_speed(DemoFindings& findings, const Size& size, Progress& progress) {
-  BenchSettings settings;
-  settings.impls = bench_impls();
+  bench::Settings settings;
+  settings.impls = bench::usual_impls();
   settings.min_seconds = size.min_seconds;
   settings.peer_seconds = size.peer_seconds;
   settings.bandwidth = copy_bandwidth();
-  const auto counts = sweep_tokens(size.sweep_to);
+  const auto counts = bench::sweep_tokens(size.sweep_to);
   for (const std::int64_t n : counts) {
-    const auto rows = run_benchmark(sweep_shape(n), settings, [](const std::string&) {});
+    const auto rows = bench::run_benchmark(bench::sweep_shape(n), settings, [](const std::string&) {});
     findings.sweep.insert(findings.sweep.end(), rows.begin(), rows.end());
     progress.advance(kSpeedShare / static_cast<double>(counts.size()), "speed over N");
   }
@@ -64,7 +64,7 @@ void find_speed(DemoFindings& findings, const Size& size, Progress& progress) {
 
 io::Json findings_json(const DemoFindings& f, bool good, const std::string& page) {
   io::Json sweep = io::Json::array();
-  for (const BenchRow& row : f.sweep) sweep.push_back(row.json());
+  for (const bench::Row& row : f.sweep) sweep.push_back(row.json());
   io::Json stream = io::Json::array();
   for (const StreamPoint& point : f.stream.mhla)
     stream.push_back({{"tokens", point.tokens}, {"us_per_token", point.microseconds}, {"bytes", point.bytes}});

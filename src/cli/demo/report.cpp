@@ -15,18 +15,18 @@ namespace {
 using report::LineChart;
 using report::html::Report;
 
-double tokens_of(const BenchRow& row) { return std::stod(row.shape.substr(2)); }
+double tokens_of(const bench::Row& row) { return std::stod(row.shape.substr(2)); }
 
-const BenchRow* find_row(const std::vector<BenchRow>& sweep, const std::string& impl, double tokens) {
+const bench::Row* find_row(const std::vector<bench::Row>& sweep, const std::string& impl, double tokens) {
   const auto found =
-      std::ranges::find_if(sweep, [&](const BenchRow& row) { return row.impl == impl && tokens_of(row) == tokens; });
+      std::ranges::find_if(sweep, [&](const bench::Row& row) { return row.impl == impl && tokens_of(row) == tokens; });
   return found == sweep.end() ? nullptr : &*found;
 }
 
 // The row of `impl` with the most tokens.
-const BenchRow& largest_row(const std::vector<BenchRow>& sweep, const std::string& impl) {
-  const BenchRow* best = nullptr;
-  for (const BenchRow& row : sweep)
+const bench::Row& largest_row(const std::vector<bench::Row>& sweep, const std::string& impl) {
+  const bench::Row* best = nullptr;
+  for (const bench::Row& row : sweep)
     if (row.impl == impl && (best == nullptr || tokens_of(row) > tokens_of(*best))) best = &row;
   if (best == nullptr) throw Error(fmt::format("sweep has no rows of {}", impl));
   return *best;
@@ -36,9 +36,9 @@ std::string times(double ratio) {
   return ratio >= 10.0 ? fmt::format("{:.0f}×", ratio) : fmt::format("{:.1f}×", ratio);
 }
 
-report::Series sweep_series(const std::vector<BenchRow>& sweep, const std::string& impl, const std::string& label) {
+report::Series sweep_series(const std::vector<bench::Row>& sweep, const std::string& impl, const std::string& label) {
   report::Series line{label, {}, {}};
-  for (const BenchRow& row : sweep)
+  for (const bench::Row& row : sweep)
     if (row.impl == impl) {
       line.x.push_back(tokens_of(row));
       line.y.push_back(1e3 * row.ms_median / tokens_of(row));
@@ -92,8 +92,8 @@ void add_rank(Report& report, const DemoFindings& f) {
 }
 
 void add_speed(Report& report, const DemoFindings& f) {
-  const BenchRow& softmax = largest_row(f.sweep, "sdpa");
-  const BenchRow& same = *find_row(f.sweep, "mhla", tokens_of(softmax));
+  const bench::Row& softmax = largest_row(f.sweep, "sdpa");
+  const bench::Row& same = *find_row(f.sweep, "mhla", tokens_of(softmax));
   report.section(fmt::format("At {} tokens MHLA is {} as fast as softmax attention", grouped(tokens_of(softmax)),
                              times(softmax.ms_median / same.ms_median)));
   report.paragraph(fmt::format("{} {} Time grows as N^{:.2f} for MHLA and N^{:.2f} for softmax.",
@@ -108,10 +108,10 @@ void add_speed(Report& report, const DemoFindings& f) {
                "A flat line is an operator whose cost grows in step with the number of tokens. Median of repeated "
                "runs, taken in turns.");
   std::vector<std::vector<std::string>> rows;
-  for (const BenchRow& row : f.sweep) {
+  for (const bench::Row& row : f.sweep) {
     if (row.impl != "mhla") continue;
     const auto cell = [&](const char* impl) {
-      const BenchRow* other = find_row(f.sweep, impl, tokens_of(row));
+      const bench::Row* other = find_row(f.sweep, impl, tokens_of(row));
       return other == nullptr
                  ? std::string("not run")
                  : fmt::format("{} ms ({})", three_digits(other->ms_median), times(other->ms_median / row.ms_median));
@@ -126,7 +126,7 @@ void add_speed(Report& report, const DemoFindings& f) {
                   "arithmetic against a large matrix product on the same threads ({:.0f} GFLOP/s). Every result was "
                   "checked before it was timed: "
                   "the largest relative error of MHLA was {:.0e}.",
-                  same.peak_gflops, std::ranges::max(f.sweep, {}, [](const BenchRow& row) {
+                  same.peak_gflops, std::ranges::max(f.sweep, {}, [](const bench::Row& row) {
                                       return row.impl == "mhla" ? row.rel_err : 0.0;
                                     }).rel_err));
 }
@@ -174,11 +174,11 @@ void add_checks(Report& report, const DemoFindings& f) {
 
 }  // namespace
 
-std::int64_t overtaken_from(const std::vector<BenchRow>& sweep, const std::string& impl) {
+std::int64_t overtaken_from(const std::vector<bench::Row>& sweep, const std::string& impl) {
   std::int64_t from = 0;
-  for (const BenchRow& row : sweep) {
+  for (const bench::Row& row : sweep) {
     if (row.impl != impl) continue;
-    const BenchRow* ours = find_row(sweep, "mhla", tokens_of(row));
+    const bench::Row* ours = find_row(sweep, "mhla", tokens_of(row));
     if (ours == nullptr) continue;
     if (ours->ms_median >= row.ms_median)
       from = 0;
@@ -188,10 +188,10 @@ std::int64_t overtaken_from(const std::vector<BenchRow>& sweep, const std::strin
   return from;
 }
 
-double sweep_exponent(const std::vector<BenchRow>& sweep, const std::string& impl) {
+double sweep_exponent(const std::vector<bench::Row>& sweep, const std::string& impl) {
   std::vector<double> n;
   std::vector<double> ms;
-  for (const BenchRow& row : sweep)
+  for (const bench::Row& row : sweep)
     if (row.impl == impl) {
       n.push_back(tokens_of(row));
       ms.push_back(row.ms_median);
@@ -199,12 +199,13 @@ double sweep_exponent(const std::vector<BenchRow>& sweep, const std::string& imp
   return fitted_exponent(n, ms);
 }
 
-std::string overtaken_sentence(const std::vector<BenchRow>& sweep, const std::string& impl, const std::string& called) {
+std::string overtaken_sentence(const std::vector<bench::Row>& sweep, const std::string& impl,
+                               const std::string& called) {
   const std::int64_t from = overtaken_from(sweep, impl);
   if (from == 0)
     return fmt::format("{} is still faster at {} tokens.", called, grouped(tokens_of(largest_row(sweep, impl))));
   const bool always =
-      std::ranges::all_of(sweep, [&](const BenchRow& row) { return tokens_of(row) >= static_cast<double>(from); });
+      std::ranges::all_of(sweep, [&](const bench::Row& row) { return tokens_of(row) >= static_cast<double>(from); });
   return fmt::format("{} is slower than MHLA from {} tokens on{}.", called, grouped(static_cast<double>(from)),
                      always ? ", the fewest measured" : "");
 }
@@ -215,9 +216,9 @@ std::string demo_page(const DemoFindings& f) {
       "MHLA cuts the tokens into blocks, summarises each block once, and lets every block read its own learned mixture "
       "of the summaries: "
       "the cost of linear attention, without its loss of rank.");
-  const BenchRow& softmax = largest_row(f.sweep, "sdpa");
-  const BenchRow& same = *find_row(f.sweep, "mhla", tokens_of(softmax));
-  const BenchRow& longest = largest_row(f.sweep, "mhla");
+  const bench::Row& softmax = largest_row(f.sweep, "sdpa");
+  const bench::Row& same = *find_row(f.sweep, "mhla", tokens_of(softmax));
+  const bench::Row& longest = largest_row(f.sweep, "mhla");
   const auto& mhla = method(f, "mhla");
   report.key_figures({
       {times(softmax.ms_median / same.ms_median),

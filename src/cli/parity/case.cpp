@@ -1,22 +1,22 @@
 // Reading of stored cases.
 #include "cli/parity/case.hpp"
 
-namespace mhla::cli {
+namespace mhla::cli::parity {
 
-ParityCase::ParityCase(const std::filesystem::path& path) : file_(io::SafeTensors::load(path)) {
+Case::Case(const std::filesystem::path& path) : file_(io::SafeTensors::load(path)) {
   const auto config = file_.metadata().find("config");
   if (config == file_.metadata().end()) fail("metadata \"config\" is missing");
   config_ = io::parse_json(config->second, file_.source() + ": metadata \"config\"");
   if (!config_.is_object()) fail("metadata \"config\" is not a JSON object");
 }
 
-torch::Tensor ParityCase::tensor(const std::string& name, std::int64_t axes) const {
+torch::Tensor Case::tensor(const std::string& name, std::int64_t axes) const {
   const torch::Tensor loaded = tensor(name);
   if (loaded.dim() != axes) fail(fmt::format("tensor \"{}\" has {} axes, expected {}", name, loaded.dim(), axes));
   return loaded;
 }
 
-std::map<std::string, torch::Tensor> ParityCase::parameters() const {
+std::map<std::string, torch::Tensor> Case::parameters() const {
   constexpr std::string_view kParameter = "param/";
   std::map<std::string, torch::Tensor> result;
   for (const auto& item : file_.tensors())
@@ -24,4 +24,4 @@ std::map<std::string, torch::Tensor> ParityCase::parameters() const {
   return result;
 }
 
-}  // namespace mhla::cli
+}  // namespace mhla::cli::parity

@@ -12,13 +12,13 @@
 #include "mhla/types.hpp"
 #include "tensor_io/tensors.hpp"
 
-namespace mhla::cli {
+namespace mhla::cli::parity {
 
-using ParityOutputs = std::map<std::string, torch::Tensor>;
+using Outputs = std::map<std::string, torch::Tensor>;
 
-class ParityCase {
+class Case {
  public:
-  explicit ParityCase(const std::filesystem::path& path);
+  explicit Case(const std::filesystem::path& path);
 
   const io::SafeTensors& file() const { return file_; }
   torch::Tensor tensor(const std::string& name) const { return io::to_torch(file_, name); }
@@ -47,6 +47,6 @@ class ParityCase {
 };
 
 // The vision transformer with MHLA: x -> features, logits; and the mixing matrix it starts from.
-ParityOutputs run_parity_vit(const ParityCase& parity_case);
+Outputs run_vit(const Case& parity_case);
 
-}  // namespace mhla::cli
+}  // namespace mhla::cli::parity

@@ -10,21 +10,21 @@
 #include "cli/support/output.hpp"
 #include "cli/support/progress.hpp"
 
-namespace mhla::cli {
+namespace mhla::cli::parity {
 namespace {
 
-struct ParityOptions {
+struct Options {
   std::vector<std::string> files;
   Output output;
 };
 
-int run_parity(const ParityOptions& options) {
+int run(const Options& options) {
   io::Json rows = io::Json::array();
   std::vector<std::vector<std::string>> lines;
   bool all_good = true;
   Progress progress("parity", static_cast<double>(options.files.size()));
   for (const std::string& file : options.files) {
-    for (const ParityResult& result : check_parity_case(file)) {
+    for (const Result& result : check_case(file)) {
       const bool good = result.relative_rms <= result.tolerance;
       all_good = all_good && good;
       lines.push_back({file, result.kind, result.output, fmt::format("{:.2e}", result.relative_rms),
@@ -47,17 +47,16 @@ int run_parity(const ParityOptions& options) {
 }
 
 }  // namespace
+}  // namespace mhla::cli::parity
 
-void add_parity(CLI::App& program, Outcome& outcome) {
-  auto options = std::make_shared<ParityOptions>();
+void mhla::cli::add_parity(CLI::App& program, Outcome& outcome) {
+  auto options = std::make_shared<parity::Options>();
   auto* command = program.add_subcommand("parity", "Check this build against stored results of the authors' code");
   command->add_option("files", options->files, "Parity cases (.safetensors); see docs/cli.md for the format")
       ->required()
       ->check(existing_file())
       ->type_name("FILE");
   options->output.add_option(*command);
-  command->footer("Kinds of cases this build knows: " + known_parity_kinds());
-  command->callback([options, &outcome] { outcome.exit_code = run_parity(*options); });
+  command->footer("Kinds of cases this build knows: " + parity::known_kinds());
+  command->callback([options, &outcome] { outcome.exit_code = parity::run(*options); });
 }
-
-}  // namespace mhla::cli

@@ -13,13 +13,13 @@
 #include "mhla/mixing.hpp"
 #include "torch/tensors.hpp"
 
-namespace mhla::cli {
+namespace mhla::cli::parity {
 namespace {
 
 constexpr double kTolerance = 1e-5;
 constexpr std::string_view kOutput = "out/";
 
-double scale_of(const ParityCase& parity_case, std::int64_t key_dim) {
+double scale_of(const Case& parity_case, std::int64_t key_dim) {
   if (!parity_case.has("scale")) return 1.0;
   const auto scale = parity_case.get<io::Json>("scale");
   if (scale.is_number()) return scale.get<double>();
@@ -28,7 +28,7 @@ double scale_of(const ParityCase& parity_case, std::int64_t key_dim) {
 }
 
 // Causal chunkwise operator on ready features: q, k, v, mix -> o.
-ParityOutputs run_causal_op(const ParityCase& parity_case) {
+Outputs run_causal_op(const Case& parity_case) {
   Tokens tokens = {parity_case.tensor("in/q", 4), parity_case.tensor("in/k", 4), parity_case.tensor("in/v", 4),
                    parity_case.tensor("in/mix", 2)};
   const auto same_tokens = [&](const torch::Tensor& x) {
@@ -58,13 +58,13 @@ ParityOutputs run_causal_op(const ParityCase& parity_case) {
 }
 
 // Reference initial mixing of a block layout: out/init_<transform>.
-ParityOutputs run_mixing_init(const ParityCase& parity_case) {
+Outputs run_mixing_init(const Case& parity_case) {
   const auto layout = parity_case.get<std::vector<std::int64_t>>("layout");
   const Partition partition = Partition::grid(layout, layout);
   MixingInitOptions options;
   if (parity_case.has("exp_sigma")) options.sigma = parity_case.get<double>("exp_sigma");
   if (parity_case.has("local_thres")) options.threshold = parity_case.get<double>("local_thres");
-  ParityOutputs outputs;
+  Outputs outputs;
   constexpr std::string_view kPrefix = "init_";
   for (const auto& [name, tensor] : parity_case.file().tensors()) {
     if (!name.starts_with(kOutput)) continue;
@@ -79,31 +79,31 @@ ParityOutputs run_mixing_init(const ParityCase& parity_case) {
 // A kind of case: to teach the program another one, add a function and a line here.
 struct Kind {
   std::string_view name;
-  ParityOutputs (*run)(const ParityCase&);
+  Outputs (*run)(const Case&);
 };
 constexpr std::array kKinds = {
     Kind{"causal_op", run_causal_op},
     Kind{"mixing_init", run_mixing_init},
-    Kind{"vit", run_parity_vit},
+    Kind{"vit", run_vit},
 };
 
 }  // namespace
 
-std::string known_parity_kinds() {
+std::string known_kinds() {
   std::string names;
   for (const Kind& kind : kKinds) names += fmt::format("{}{}", names.empty() ? "" : ", ", kind.name);
   return names;
 }
 
-std::vector<ParityResult> check_parity_case(const std::filesystem::path& path) {
-  const ParityCase parity_case(path);
+std::vector<Result> check_case(const std::filesystem::path& path) {
+  const Case parity_case(path);
   const auto name = parity_case.get<std::string>("kind");
   const auto* const kind = std::ranges::find(kKinds, name, &Kind::name);
   if (kind == kKinds.end())
-    parity_case.fail(fmt::format("config \"kind\" is \"{}\"; known are: {}", name, known_parity_kinds()));
+    parity_case.fail(fmt::format("config \"kind\" is \"{}\"; known are: {}", name, known_kinds()));
   const double limit = parity_case.has("tolerance") ? parity_case.get<double>("tolerance") : kTolerance;
-  const ParityOutputs outputs = kind->run(parity_case);
-  std::vector<ParityResult> results;
+  const Outputs outputs = kind->run(parity_case);
+  std::vector<Result> results;
   for (const auto& [tensor_name, stored] : parity_case.file().tensors()) {
     if (!tensor_name.starts_with(kOutput)) continue;
     const std::string output = tensor_name.substr(kOutput.size());
@@ -120,4 +120,4 @@ std::vector<ParityResult> check_parity_case(const std::filesystem::path& path) {
   return results;
 }
 
-}  // namespace mhla::cli
+}  // namespace mhla::cli::parity

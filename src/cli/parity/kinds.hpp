@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-namespace mhla::cli {
+namespace mhla::cli::parity {
 
-struct ParityResult {
+struct Result {
   std::string kind;
   std::string output;
   double relative_rms = 0.0;
@@ -17,8 +17,8 @@ struct ParityResult {
 };
 
 // One result per `out/` tensor. Throws an Error where the file is damaged or its kind unknown.
-std::vector<ParityResult> check_parity_case(const std::filesystem::path& path);
+std::vector<Result> check_case(const std::filesystem::path& path);
 
-std::string known_parity_kinds();  // "causal_op, mixing_init, vit"
+std::string known_kinds();  // "causal_op, mixing_init, vit"
 
-}  // namespace mhla::cli
+}  // namespace mhla::cli::parity

@@ -4,9 +4,9 @@
 #include "cli/parity/case.hpp"
 #include "models/weights.hpp"
 
-namespace mhla::cli {
+namespace mhla::cli::parity {
 
-ParityOutputs run_parity_vit(const ParityCase& parity_case) {
+Outputs run_vit(const Case& parity_case) {
   const auto patch = parity_case.get<std::int64_t>("patch"), side = parity_case.get<std::int64_t>("img");
   const auto piece = parity_case.get<std::int64_t>("piece");
   if (patch < 1 || piece < 1 || side % (patch * piece) != 0)
@@ -29,7 +29,7 @@ ParityOutputs run_parity_vit(const ParityCase& parity_case) {
   const auto model = models::make_classifier(options);
   auto& vit = dynamic_cast<models::Vit&>(*model);
   vit.eval();
-  ParityOutputs outputs{{"mixing_init", vit.mixing_matrices().front().clone()}};
+  Outputs outputs{{"mixing_init", vit.mixing_matrices().front().clone()}};
   models::load_tensors(vit, parity_case.parameters(), parity_case.file().source(), models::LoadMode::strict);
   const torch::Tensor x = parity_case.tensor("in/x", 4);
   outputs["features"] = vit.features(x).index_select(1, torch::tensor(vit.design.partition().block_order()));
@@ -37,4 +37,4 @@ ParityOutputs run_parity_vit(const ParityCase& parity_case) {
   return outputs;
 }
 
-}  // namespace mhla::cli
+}  // namespace mhla::cli::parity

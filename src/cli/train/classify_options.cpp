@@ -63,8 +63,8 @@ void add_model_options(CLI::App& command, TrainClassifyOptions& options) {
   group.add("--heads", model.heads, "N", "Heads; 0 is the model's own number");
   group.flag("--no-lepe", options.no_lepe, "Leave out the 5x5 convolution on the values");
   group.add("--mixing-init", model.mixing_init, "NAME", "How the mixing matrices start")
-      ->check(shown_choices({"paper", "linear", "cos", "exp", "gaussian", "local", "uniform", "running_mean",
-                             "constant"}));
+      ->check(
+          shown_choices({"paper", "linear", "cos", "exp", "gaussian", "local", "uniform", "running_mean", "constant"}));
   group.flag("--mixing-frozen", model.mixing_frozen, "Do not train the mixing matrices");
   group.add_open("--drop-path", options.drop_path, "RATE", "Drop-path rate of the last layer")
       ->check(within(0.0, 0.99));
