@@ -153,15 +153,15 @@ INSTANTIATE_TEST_SUITE_P(Modes, ComposedFormula,
 TEST(Peers, BlockOrderComesBack) {
   const Partition partition = Partition::grid({4, 6, 10}, {2, 3, 5});
   const torch::Tensor x = torch::randn({2, 240, 3, 4});
-  const torch::Tensor ordered = to_block_order(x, partition);
-  EXPECT_TRUE(torch::equal(from_block_order(ordered, partition), x));
+  const torch::Tensor ordered = bench::to_block_order(x, partition);
+  EXPECT_TRUE(torch::equal(bench::from_block_order(ordered, partition), x));
   const auto order = partition.block_order();
   for (const std::size_t place : {0UL, 17UL, 239UL})
     EXPECT_TRUE(torch::equal(ordered.select(1, static_cast<std::int64_t>(place)), x.select(1, order[place])));
 }
 
 TEST(Peers, RaggedBlocksAreRefused) {
-  EXPECT_THROW(to_block_order(torch::randn({1, 10, 1, 4}), Partition::line(10, 4)), Error);
+  EXPECT_THROW(bench::to_block_order(torch::randn({1, 10, 1, 4}), Partition::line(10, 4)), Error);
 }
 
 }  // namespace

@@ -4,20 +4,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <memory>
 #include <optional>
 
 #include "cli/bench/model_run.hpp"
+#include "cli/bench/model_tables.hpp"
 #include "cli/support/checks.hpp"
 #include "cli/support/device.hpp"
 #include "cli/support/machine.hpp"
 #include "cli/support/measure.hpp"
 #include "cli/support/output.hpp"
 #include "cli/support/progress.hpp"
-#include "io/file.hpp"
 #include "mhla/attention.hpp"
-#include "report/line_chart.hpp"
 
 namespace mhla::cli::bench {
 namespace {
@@ -118,52 +116,6 @@ ModelFindings measure(const ModelOptions& options) {
   return findings;
 }
 
-// Of softmax attention in the same run.
-std::optional<double> softmax_ms(const std::vector<ModelRow>& rows, const ModelRow& like) {
-  for (const ModelRow& row : rows)
-    if (row.attention == "softmax" && row.pass == like.pass && row.height == like.height) return row.ms_median;
-  return std::nullopt;
-}
-
-std::string rows_table(const std::vector<ModelRow>& rows) {
-  std::vector<std::vector<std::string>> lines;
-  for (const ModelRow& row : rows) {
-    const auto softmax = softmax_ms(rows, row);
-    lines.push_back(
-        {std::to_string(row.height), std::to_string(row.tokens), row.pass, row.attention,
-         row.blocks > 0 ? std::to_string(row.blocks) : "-", std::to_string(row.batch), three_digits(row.ms_median),
-         three_digits(row.ms_p10) + "-" + three_digits(row.ms_p90), three_digits(row.images_per_second()),
-         softmax ? fmt::format("{:.2f}x", *softmax / row.ms_median) : "-",
-         fmt::format("{:.1f}", static_cast<double>(row.peak_bytes) / 1e6), fmt::format("{:.1e}", row.rel_err)});
-  }
-  return table(
-      {"px", "N", "pass", "attention", "M", "batch", "ms", "p10-p90", "images/s", "vs softmax", "peak MB", "rel err"},
-      lines);
-}
-
-void draw_charts(const ModelOptions& options, const std::vector<ModelRow>& rows) {
-  for (const std::string& pass : options.passes) {
-    const auto chart = [&](const char* quantity, const char* unit, const auto& value) {
-      std::map<std::string, report::Series> series;
-      for (const ModelRow& row : rows) {
-        if (row.pass != pass) continue;
-        report::Series& line = series[row.label()];
-        line.label = row.label();
-        line.x.push_back(static_cast<double>(row.tokens));
-        line.y.push_back(value(row));
-      }
-      report::LineChart drawn{fmt::format("{}, {}: {}", options.model, pass, quantity), "tokens N", unit};
-      drawn.x_log = drawn.y_log = true;
-      for (const auto& [label, line] : series) drawn.series.push_back(line);
-      io::write_file(std::filesystem::path(options.charts) / fmt::format("{}_{}.svg", quantity, pass), drawn.svg());
-    };
-    chart("throughput", "images per second", [](const ModelRow& row) { return row.images_per_second(); });
-    chart("memory", "peak MB per image", [](const ModelRow& row) {
-      return static_cast<double>(row.peak_bytes) / 1e6 / static_cast<double>(row.batch);
-    });
-  }
-}
-
 int run_model(const ModelOptions& given) {
   const ModelOptions options = with_defaults(given);
   use_threads(options.threads);
@@ -173,14 +125,14 @@ int run_model(const ModelOptions& given) {
   std::ostream& text = options.output.text();
   text << fmt::format("{}, {}, patch {}, {}; {}\n\n", options.model, options.preset, options.patch, options.dtype,
                       options.on_gpu() ? device_description(Device::cuda, 0) : machine_line())
-       << rows_table(findings.rows);
+       << model_table(findings.rows);
   for (const std::string& why : findings.left_out) text << "left out: " << why << '\n';
   for (const std::string& why : findings.failed) text << "FAILED: " << why << '\n';
   io::Json json = io::Json::array();
   for (const ModelRow& row : findings.rows) json.push_back(row.json());
   options.output.json(json);
   if (!options.charts.empty()) {
-    draw_charts(options, findings.rows);
+    draw_model_charts(findings.rows, options.charts);
     text << fmt::format("\nThroughput and memory over N: {}\n", options.charts);
   }
   return findings.failed.empty() ? 0 : 1;

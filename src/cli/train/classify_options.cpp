@@ -9,40 +9,13 @@
 #include "cli/support/checks.hpp"
 #include "cli/support/device.hpp"
 #include "cli/support/machine.hpp"
+#include "cli/support/option_group.hpp"
 
 namespace mhla::cli {
 namespace {
 
-// Options under one heading of the help.
-class Group {
- public:
-  Group(CLI::App& command, const char* heading) : command_(command), heading_(heading) {}
-
-  // One that has a default of its own.
-  template <typename Value>
-  CLI::Option* add(const char* name, Value& value, const char* type, const char* about) {
-    return command_.add_option(name, value, about)->type_name(type)->capture_default_str()->group(heading_);
-  }
-
-  // One whose default comes from elsewhere: the recipe, or what `initial` says.
-  template <typename Value>
-  CLI::Option* add_open(const char* name, Value& value, const char* type, const char* about,
-                        const char* initial = kByRecipe) {
-    return command_.add_option(name, value, about)->type_name(type)->default_str(initial)->group(heading_);
-  }
-
-  void flag(const char* name, bool& value, const char* about) {
-    command_.add_flag(name, value, about)->group(heading_);
-  }
-
- private:
-  static constexpr const char* kByRecipe = "by --recipe";
-  CLI::App& command_;
-  const char* heading_;
-};
-
 void add_model_options(CLI::App& command, TrainClassifyOptions& options) {
-  Group group(command, "Model");
+  OptionGroup group(command, "Model");
   models::ClassifierOptions& model = options.model;
   group.add("--model", model.model, "NAME", "Architecture")
       ->check(CLI::IsMember({"deit_tiny", "deit_small", "deit_base", "vlt_tiny", "vlt_small", "vlt_base"}));
@@ -74,7 +47,7 @@ void add_model_options(CLI::App& command, TrainClassifyOptions& options) {
 }
 
 void add_recipe_options(CLI::App& command, TrainClassifyOptions& options) {
-  Group group(command, "Recipe");
+  OptionGroup group(command, "Recipe");
   group
       .add("--recipe", options.recipe, "NAME",
            "Where defaults come from: small (64 px, 30 epochs) or deit (224 px, 300)")
@@ -99,7 +72,7 @@ void add_recipe_options(CLI::App& command, TrainClassifyOptions& options) {
 }
 
 void add_data_options(CLI::App& command, TrainClassifyOptions& options) {
-  Group group(command, "Images");
+  OptionGroup group(command, "Images");
   group.add_open("--augment", options.augment, "NAME", "Augmentation; light is shifts, flips and turns")
       ->check(CLI::IsMember({"none", "light", "deit"}));
   constexpr const char* kByAugment = "by --augment";
@@ -131,7 +104,7 @@ void add_data_options(CLI::App& command, TrainClassifyOptions& options) {
 
 void add_run_options(CLI::App& command, TrainClassifyOptions& options) {
   constexpr const char* kHeading = "Run";
-  Group group(command, kHeading);
+  OptionGroup group(command, kHeading);
   group.add("--out", options.out, "FOLDER", "Folder for weights, checkpoints, metrics and report");
   group.add("--seed", options.seed, "N", "Seed of initial weights, order and augmentation");
   add_device_option(command, options.device)->group(kHeading);
