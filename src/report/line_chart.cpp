@@ -3,19 +3,21 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cmath>
 
 #include "report/axis.hpp"
-#include "report/svg.hpp"
+#include "report/html.hpp"
 
 namespace mhla::report {
 namespace {
 
-using svg::kColours;
-
+constexpr std::array<const char*, 6> kColours = {"#2f7dd1", "#e0682d", "#24a06b", "#a25bd6", "#c9a00f", "#d64b7f"};
+constexpr const char* kInk = "#6b7280";
 constexpr int kLeft = 66;
 constexpr int kRight = 24;
 constexpr int kBottom = 52;
+constexpr double kLetterWidth = 7.2;
 
 struct Frame {
   double x, y, width, height;
@@ -23,19 +25,31 @@ struct Frame {
   double up(double share) const { return y + (1.0 - share) * height; }
 };
 
+std::string text(double x, double y, const char* anchor, int size, const std::string& content, const char* extra = "") {
+  return fmt::format(
+      "<text class=\"label\" x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\" font-size=\"{}\" fill=\"{}\"{}>{}</text>\n",
+      x, y, anchor, size, kInk, extra, html::escape(content));
+}
+
 std::string grid_and_ticks(const Frame& frame, const Axis& x_axis, const Axis& y_axis) {
-  std::string body;
+  std::string svg;
   for (const double tick : y_axis.ticks()) {
     const double y = frame.up(y_axis.share(tick));
-    body += svg::grid_line(frame.x, y, frame.x + frame.width, y) +
-            svg::text(frame.x - 8, y + 4, "end", 12, short_number(tick));
+    svg += fmt::format(
+        "<line class=\"grid\" x1=\"{:.1f}\" x2=\"{:.1f}\" y1=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"{}\" "
+        "stroke-opacity=\"0.22\"/>\n",
+        frame.x, frame.x + frame.width, y, y, kInk);
+    svg += text(frame.x - 8, y + 4, "end", 12, short_number(tick));
   }
   for (const double tick : x_axis.ticks()) {
     const double x = frame.across(x_axis.share(tick));
-    body += svg::grid_line(x, frame.y, x, frame.y + frame.height) +
-            svg::text(x, frame.y + frame.height + 18, "middle", 12, short_number(tick));
+    svg += fmt::format(
+        "<line class=\"grid\" x1=\"{:.1f}\" x2=\"{:.1f}\" y1=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"{}\" "
+        "stroke-opacity=\"0.22\"/>\n",
+        x, x, frame.y, frame.y + frame.height, kInk);
+    svg += text(x, frame.y + frame.height + 18, "middle", 12, short_number(tick));
   }
-  return body;
+  return svg;
 }
 
 std::string line(const Series& series, const Frame& frame, const Axis& x_axis, const Axis& y_axis, const char* colour) {
@@ -46,7 +60,8 @@ std::string line(const Series& series, const Frame& frame, const Axis& x_axis, c
     const double x = frame.across(x_axis.share(series.x[i]));
     const double y = frame.up(y_axis.share(series.y[i]));
     points += fmt::format("{:.1f},{:.1f} ", x, y);
-    if (series.markers && !series.dashed) markers += svg::dot(x, y, 3.5, colour);
+    if (series.markers && !series.dashed)
+      markers += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3.5\" fill=\"{}\"/>\n", x, y, colour);
   }
   return fmt::format(
              "<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"2.2\" stroke-linejoin=\"round\"{}/>\n",
@@ -55,19 +70,19 @@ std::string line(const Series& series, const Frame& frame, const Axis& x_axis, c
 }
 
 // Entries left to right, wrapped into rows; returns the height used.
-double legend(const std::vector<Series>& series, double left, double right, double top, std::string& body) {
+double legend(const std::vector<Series>& series, double left, double right, double top, std::string& svg) {
   double x = left;
   double y = top;
   for (std::size_t i = 0; i < series.size(); ++i) {
-    const double width = 34 + svg::kLetterWidth * static_cast<double>(series[i].label.size()) + 14;
+    const double width = 34 + kLetterWidth * static_cast<double>(series[i].label.size()) + 14;
     if (x > left && x + width > right) {
       x = left;
       y += 20;
     }
-    body += fmt::format(
+    svg += fmt::format(
         "<line x1=\"{:.1f}\" x2=\"{:.1f}\" y1=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"{}\" stroke-width=\"3\"{}/>\n", x,
         x + 24, y - 4, y - 4, kColours[i % kColours.size()], series[i].dashed ? " stroke-dasharray=\"6 4\"" : "");
-    body += svg::text(x + 31, y, "start", 13, series[i].label);
+    svg += text(x + 31, y, "start", 13, series[i].label);
     x += width;
   }
   return y - top + 20;
@@ -96,7 +111,7 @@ std::string LineChart::svg(int width, int height) const {
   std::string body;
   double top = 14;
   if (!title.empty()) {
-    body += svg::text(kLeft - 50, 20, "start", 15, title, " font-weight=\"600\"");
+    body += text(kLeft - 50, 20, "start", 15, title, " font-weight=\"600\"");
     top = 36;
   }
   const double legend_height = legend(series, kLeft, width - kRight, top + 10, body);
@@ -105,10 +120,14 @@ std::string LineChart::svg(int width, int height) const {
   body += grid_and_ticks(frame, x_axis, y_axis);
   for (std::size_t i = 0; i < series.size(); ++i)
     body += line(series[i], frame, x_axis, y_axis, kColours[i % kColours.size()]);
-  body += svg::text(frame.x + frame.width / 2, height - 10, "middle", 13, x_label);
+  body += text(frame.x + frame.width / 2, height - 10, "middle", 13, x_label);
   const double middle = frame.y + frame.height / 2;
-  body += svg::text(16, middle, "middle", 13, y_label, fmt::format(" transform=\"rotate(-90 16 {:.1f})\"", middle));
-  return svg::picture(width, height, title.empty() ? y_label : title, body);
+  body += text(16, middle, "middle", 13, y_label, fmt::format(" transform=\"rotate(-90 16 {:.1f})\"", middle).c_str());
+  return fmt::format(
+      "<svg class=\"chart\" xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" "
+      "font-family=\"system-ui, -apple-system, 'Segoe UI', Roboto, Helvetica, Arial, sans-serif\" role=\"img\" "
+      "aria-label=\"{2}\">\n{3}</svg>\n",
+      width, height, html::escape(title.empty() ? y_label : title), body);
 }
 
 }  // namespace mhla::report

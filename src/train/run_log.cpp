@@ -9,11 +9,17 @@
 #include "io/csv.hpp"
 #include "io/file.hpp"
 #include "mhla/types.hpp"
-#include "report/duration.hpp"
 #include "train/run_report.hpp"
 
 namespace mhla::train {
 namespace {
+
+std::string time_text(double seconds) {
+  const auto whole = std::llround(seconds);
+  if (whole < 60) return fmt::format("{} s", whole);
+  if (whole < 3600) return fmt::format("{} min {:02} s", whole / 60, whole % 60);
+  return fmt::format("{} h {:02} min", whole / 3600, whole / 60 % 60);
+}
 
 // JSON has no NaN.
 io::Json number_or_null(double value) { return std::isfinite(value) ? io::Json(value) : io::Json(nullptr); }
@@ -69,7 +75,7 @@ void RunLog::step(const StepReport& report) {
                                  total.size(), total, report.loss, report.grad_norm, report.learning_rate, report.rate,
                                  report.rate < 100.0 ? 1 : 0, unit_);
   if (report.of_peak) line += fmt::format("  {:.1f} % of peak", 100.0 * *report.of_peak);
-  if (report.step < report.steps) line += fmt::format("  {} left", report::duration(report.seconds_left));
+  if (report.step < report.steps) line += fmt::format("  {} left", time_text(report.seconds_left));
   if (report.skipped > 0) line += fmt::format("  {} steps left out: gradients not finite", report.skipped);
   say(line);
   io::Json row = {{"step", report.step},
