@@ -171,4 +171,7 @@ std::string_view cpu_isa();
 // Devices of this machine that this build can run on: one CPU; no CUDA device without a driver or a CUDA back end.
 int device_count(Device device);
 
+// Name of the device; of a GPU also memory, multiprocessors and compute capability. 0 <= index < device_count(device).
+std::string device_description(Device device, int index);
+
 }  // namespace mhla

@@ -198,6 +198,4 @@ void backward(const Plan& plan, const BackwardArgs& args) {
   });
 }
 
-int device_count(Device device) { return device == Device::cuda ? cuda::device_count() : 1; }
-
 }  // namespace mhla

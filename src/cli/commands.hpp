@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <array>
 #include <string>
 
 #include "tasks/usage_error.hpp"
@@ -14,17 +15,30 @@ struct Outcome {
   int exit_code = 0;  // 0: success, 1: failure
 };
 
-void add_demo(CLI::App& program, Outcome& outcome);
-void add_selftest(CLI::App& program, Outcome& outcome);
-void add_bench(CLI::App& program, Outcome& outcome);
-void add_analyze(CLI::App& program, Outcome& outcome);
-void add_classify(CLI::App& program, Outcome& outcome);
-void add_inspect(CLI::App& program, Outcome& outcome);
-void add_parity(CLI::App& program, Outcome& outcome);
-void add_train(CLI::App& program, Outcome& outcome);
-void add_eval(CLI::App& program, Outcome& outcome);
-void add_devices(CLI::App& program, Outcome& outcome);
-void add_version(CLI::App& program, Outcome& outcome);
+// One per folder of src/cli, defined in its command.cpp.
+using AddCommand = void(CLI::App& program, Outcome& outcome);
+AddCommand add_demo, add_selftest, add_bench, add_analyze, add_classify, add_inspect, add_parity, add_train, add_eval,
+    add_devices, add_version, add_completion, add_docs;
+
+// In the order of the help.
+inline constexpr std::array<AddCommand*, 13> kCommands = {
+    add_demo,        // a minute's tour
+    add_selftest,    // are the results right on this machine?
+    add_bench,       // how fast are the operator and whole models?
+    add_analyze,     // rank, entropy and sparsity of attention matrices
+    add_classify,    // what is in an image?
+    add_inspect,     // what is in a weight file?
+    add_parity,      // does this build give stored results?
+    add_train,       // one task per command of its own
+    add_eval,        // the same
+    add_devices,     // what can it run on?
+    add_version,     // what was it built from?
+    add_completion,  // scripts for shells
+    add_docs,        // tables for docs/cli.md; hidden
+};
+
+// A command that only has commands of its own. `missing` is what the user forgot where none is given: "what to train".
+CLI::App& add_group(CLI::App& program, const std::string& name, const std::string& about, const std::string& missing);
 
 std::string names_of_commands(const CLI::App& app);  // "demo, selftest, ..."
 

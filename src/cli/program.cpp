@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <exception>
 #include <iostream>
+#include <memory>
 #include <span>
 #include <string_view>
 
 #include "cli/commands.hpp"
+#include "cli/describe/help.hpp"
 
 namespace mhla::cli {
 namespace {
@@ -21,13 +23,13 @@ constexpr const char* kDescription =
     "learned mixture of the summaries. Linear in the number of tokens.";
 
 constexpr const char* kFooter =
-    "\nExamples:\n"
+    "Examples:\n"
     "  mhla demo                                  a minute's tour; writes out/demo/report.html\n"
     "  mhla bench op --shape 1024px --json -      time the operator against PyTorch, rows as JSON\n"
     "  mhla analyze --grid 32 32 --blocks 4 4     rank and entropy of attention matrices, heat maps, curves\n"
     "  mhla classify photo.jpg                    what is in an image, by the pretrained model\n"
     "  mhla parity case.safetensors               check this build against stored results\n"
-    "\nEvery command takes --json FILE (\"-\" for the standard output) and --help.\n"
+    "\nCommands that find something out take --json FILE (\"-\" for the standard output); all take --help.\n"
     "Exit code: 0 success, 1 a check or a run failed, 2 the command line was wrong.";
 
 // Before anything else is parsed: an unknown word would be passed over, and the next one taken for the command.
@@ -49,29 +51,32 @@ void check_commands(const CLI::App& program, std::span<const char* const> argume
 
 std::string names_of_commands(const CLI::App& app) {
   std::string names;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App* any) { return !any->get_group().empty(); }))
     names += fmt::format("{}{}", names.empty() ? "" : ", ", command->get_name());
   return names;
 }
 
+CLI::App& add_group(CLI::App& program, const std::string& name, const std::string& about, const std::string& missing) {
+  CLI::App* const group = program.add_subcommand(name, about);
+  group->require_subcommand(0, 1);
+  group->callback([group, missing] {
+    if (group->get_subcommands().empty())
+      throw UsageError(
+          fmt::format("{}: {} is missing; it may be: {}", group->get_name(), missing, names_of_commands(*group)));
+  });
+  return *group;
+}
+
 int run_program(int argc, const char* const* argv) {
   CLI::App program(kDescription, "mhla");
-  program.footer(kFooter);
+  program.formatter(std::make_shared<HelpFormatter>());
+  program.group("Commands");
   program.require_subcommand(0, 1);
   program.failure_message(CLI::FailureMessage::simple);
   Outcome outcome;
   try {
-    add_demo(program, outcome);
-    add_selftest(program, outcome);
-    add_bench(program, outcome);
-    add_analyze(program, outcome);
-    add_classify(program, outcome);
-    add_inspect(program, outcome);
-    add_parity(program, outcome);
-    add_train(program, outcome);
-    add_eval(program, outcome);
-    add_devices(program, outcome);
-    add_version(program, outcome);
+    for (AddCommand* const add : kCommands) add(program, outcome);
+    program.footer(kFooter);  // after the commands, which would inherit it
     if (argc > 1) check_commands(program, {argv + 1, static_cast<std::size_t>(argc - 1)});
     program.parse(argc, argv);
     if (program.get_subcommands().empty())

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "cli/parity_kinds.hpp"
+#include "cli/parity/kinds.hpp"
 #include "io/file.hpp"
 #include "io/safetensors.hpp"
 #include "mhla/types.hpp"
@@ -18,9 +18,9 @@ std::filesystem::path data(const char* name) { return std::filesystem::path(MHLA
 class StoredCase : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(StoredCase, HoldsWithinItsTolerance) {
-  const auto results = check_parity_case(data(GetParam()));
+  const auto results = parity::check_case(data(GetParam()));
   ASSERT_FALSE(results.empty());
-  for (const ParityResult& result : results) {
+  for (const parity::Result& result : results) {
     EXPECT_EQ(result.tolerance, 1e-5);
     EXPECT_LE(result.relative_rms, result.tolerance) << result.output;
   }
@@ -48,7 +48,7 @@ class TamperedCase : public ::testing::Test {
 
   std::string error() {
     try {
-      check_parity_case(written());
+      parity::check_case(written());
     } catch (const Error& error) {
       return error.what();
     }
@@ -66,7 +66,7 @@ TEST_F(TamperedCase, OneWrongNumberExceedsTheTolerance) {
   const float wrong = 1.0F;
   std::memcpy(changed.data() + 400, &wrong, sizeof(wrong));
   tensors_["out/o"].data = changed;
-  const auto results = check_parity_case(written());
+  const auto results = parity::check_case(written());
   EXPECT_GT(results.front().relative_rms, results.front().tolerance);
   EXPECT_GT(results.front().largest_error, 1e-2);
 }
@@ -76,12 +76,12 @@ TEST_F(TamperedCase, ANumberThatIsNotOneIsNoAgreement) {
   const float wrong = NAN;
   std::memcpy(changed.data() + 400, &wrong, sizeof(wrong));
   tensors_["out/o"].data = changed;
-  EXPECT_FALSE(check_parity_case(written()).front().relative_rms <= 1e-5);
+  EXPECT_FALSE(parity::check_case(written()).front().relative_rms <= 1e-5);
 }
 
 TEST_F(TamperedCase, TheToleranceOfTheConfigApplies) {
   metadata_["config"] = R"({"kind": "causal_op", "chunk": 64, "scale": "d^-0.5", "tolerance": 0.25})";
-  EXPECT_EQ(check_parity_case(written()).front().tolerance, 0.25);
+  EXPECT_EQ(parity::check_case(written()).front().tolerance, 0.25);
 }
 
 TEST_F(TamperedCase, AnUnknownKindListsTheKnownOnes) {

@@ -1,11 +1,11 @@
 // Analyses within their bounds, and peers that are what they claim to be.
-#include "cli/peers.hpp"
+#include "cli/bench/peers.hpp"
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
 #include "cli/analyze_run.hpp"
-#include "cli/operator_call.hpp"
+#include "cli/support/operator_call.hpp"
 
 namespace mhla::cli {
 namespace {
@@ -49,7 +49,7 @@ TEST_P(ComposedFormula, EqualsTheReferenceForwardAndBackward) {
   const torch::Tensor mixing = torch::rand({problem.mixing_blocks, problem.mixing_blocks}, torch::kFloat64);
   const Tokens tokens = random_tokens(problem, mixing, 1);
   const torch::Tensor d_o = random_output_gradient(problem, 1);
-  EXPECT_LT(worst_relative_rms(composed_truth(problem, tokens, d_o), run_reference(problem, tokens, d_o)), 1e-10);
+  EXPECT_LT(worst_relative_rms(bench::composed_truth(problem, tokens, d_o), run_reference(problem, tokens, d_o)), 1e-10);
 }
 
 INSTANTIATE_TEST_SUITE_P(Modes, ComposedFormula,
@@ -64,15 +64,15 @@ INSTANTIATE_TEST_SUITE_P(Modes, ComposedFormula,
 TEST(Peers, BlockOrderComesBack) {
   const Partition partition = Partition::grid({4, 6, 10}, {2, 3, 5});
   const torch::Tensor x = torch::randn({2, 240, 3, 4});
-  const torch::Tensor ordered = to_block_order(x, partition);
-  EXPECT_TRUE(torch::equal(from_block_order(ordered, partition), x));
+  const torch::Tensor ordered = bench::to_block_order(x, partition);
+  EXPECT_TRUE(torch::equal(bench::from_block_order(ordered, partition), x));
   const auto order = partition.block_order();
   for (const std::size_t place : {0UL, 17UL, 239UL})
     EXPECT_TRUE(torch::equal(ordered.select(1, static_cast<std::int64_t>(place)), x.select(1, order[place])));
 }
 
 TEST(Peers, RaggedBlocksAreRefused) {
-  EXPECT_THROW(to_block_order(torch::randn({1, 10, 1, 4}), Partition::line(10, 4)), Error);
+  EXPECT_THROW(bench::to_block_order(torch::randn({1, 10, 1, 4}), Partition::line(10, 4)), Error);
 }
 
 }  // namespace

@@ -1,10 +1,8 @@
 // The program from outside: exit codes, messages and JSON.
-#include <gtest/gtest.h>
-#include <sys/wait.h>
+#include "support/program.hpp"
 
-#include <array>
-#include <cstdio>
-#include <memory>
+#include <gtest/gtest.h>
+
 #include <set>
 
 #include "io/file.hpp"
@@ -15,30 +13,15 @@
 namespace mhla {
 namespace {
 
-struct Finished {
-  int exit_code = -1;
-  std::string out;  // standard output; with `2>&1` in the arguments also the error stream
-};
-
-Finished run_mhla(const std::string& arguments) {
-  const std::string command = std::string("'") + MHLA_PROGRAM + "' " + arguments;
-  Finished run;
-  FILE* pipe = ::popen(command.c_str(), "r");
-  if (pipe == nullptr) return run;
-  std::array<char, 4096> buffer{};
-  for (std::size_t count = 0; (count = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;)
-    run.out.append(buffer.data(), count);
-  const int status = ::pclose(pipe);
-  if (WIFEXITED(status)) run.exit_code = WEXITSTATUS(status);
-  return run;
-}
+using testing::Finished;
+using testing::run_mhla;
 
 std::string data(const std::string& name) { return std::string("'") + MHLA_TEST_DATA + "/" + name + "'"; }
 
 TEST(Program, HelpListsEveryCommandAndSucceeds) {
   const Finished run = run_mhla("--help");
   EXPECT_EQ(run.exit_code, 0);
-  for (const char* command : {"demo", "selftest", "bench", "analyze", "parity", "devices", "version"})
+  for (const char* command : {"demo", "selftest", "bench", "analyze", "parity", "devices", "version", "completion"})
     EXPECT_NE(run.out.find(command), std::string::npos) << command;
   EXPECT_EQ(run_mhla("bench op --help").exit_code, 0);
 }

@@ -1,0 +1,205 @@
+// `mhla bench model`: throughput and memory of whole models over resolution and M, per attention.
+#include "cli/bench/model.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+
+#include "cli/bench/model_run.hpp"
+#include "cli/bench/model_tables.hpp"
+#include "cli/support/checks.hpp"
+#include "cli/support/device.hpp"
+#include "cli/support/machine.hpp"
+#include "cli/support/measure.hpp"
+#include "cli/support/output.hpp"
+#include "cli/support/progress.hpp"
+#include "mhla/attention.hpp"
+
+namespace mhla::cli::bench {
+namespace {
+
+struct ModelOptions {
+  std::string device = "cpu", model = "deit_small", preset = "paper", dtype;
+  std::vector<std::string> attention = {"softmax", "linear", "mhla"};
+  std::vector<std::string> passes = {"infer", "train"};
+  std::vector<std::int64_t> sizes, blocks = {4};
+  std::int64_t patch = 16, batch = 0;
+  bool without_lepe = false, recompute = false, quick = false;
+  int threads = 0;
+  std::optional<double> min_time;
+  std::string charts;
+  Output output;
+
+  bool on_gpu() const { return device == "cuda"; }
+};
+
+// Tokens of a batch unless its size is given: enough to fill the device.
+constexpr std::int64_t kBatchTokensGpu = 65536, kBatchTokensCpu = 1024;
+
+torch::ScalarType scalar_type_of(const std::string& dtype) {
+  return dtype == "bf16" ? torch::kBFloat16 : torch::kFloat;
+}
+
+ModelOptions with_defaults(ModelOptions options) {
+  if (options.on_gpu() && !torch::cuda::is_available())
+    throw UsageError(
+        "--device is cuda, but there is no GPU, no driver, or this program's torch was built without CUDA");
+  if (options.dtype.empty()) options.dtype = options.on_gpu() ? "bf16" : "f32";
+  if (options.sizes.empty())
+    options.sizes = options.on_gpu() ? std::vector<std::int64_t>{256, 512, 1024} : std::vector<std::int64_t>{256, 512};
+  if (options.quick) options.sizes = {4 * options.patch}, options.batch = 1, options.min_time = 0.02;
+  if (!options.min_time) options.min_time = options.on_gpu() ? 0.5 : 2.0;
+  return options;
+}
+
+// The attentions at one size; MHLA once for every number of blocks the grid has room for. leave_out hears of the
+// others.
+template <typename LeaveOut>
+std::vector<models::ClassifierOptions> contestants_at(const ModelOptions& options, std::int64_t size,
+                                                      LeaveOut&& leave_out) {
+  std::vector<models::ClassifierOptions> result;
+  models::ClassifierOptions one;
+  one.model = options.model;
+  one.preset = options.preset;
+  one.image_size = {size, size};
+  one.patch = options.patch;
+  one.lepe = !options.without_lepe;
+  one.recompute = options.recompute;
+  if (options.quick) one.width = 64, one.depth = options.model.starts_with("vlt") ? 1 : 2, one.heads = 1;
+  for (const std::string& attention : options.attention) {
+    one.attention = {attention};
+    for (const std::int64_t blocks : options.blocks) {
+      one.blocks = {blocks, blocks};
+      const bool room = blocks * options.patch <= size;
+      if (attention != "mhla" ? blocks == options.blocks.front() : room) result.push_back(one);
+      if (attention != "mhla") result.back().blocks = {1, 1};
+      if (attention == "mhla" && !room)
+        leave_out(fmt::format("mhla at {} px: {} blocks of patches of {} need {} px", size, blocks, options.patch,
+                              blocks * options.patch));
+    }
+  }
+  return result;
+}
+
+struct ModelFindings {
+  std::vector<ModelRow> rows;
+  std::vector<std::string> left_out, failed;
+};
+
+ModelFindings measure(const ModelOptions& options) {
+  ModelFindings findings;
+  Progress progress("bench model", static_cast<double>(options.sizes.size() * options.passes.size()));
+  for (const std::int64_t size : options.sizes)
+    for (const std::string& pass : options.passes) {
+      const std::string what = fmt::format("{} px {}", size, pass);
+      progress.advance(0.0, what);
+      const std::int64_t side = (size + options.patch - 1) / options.patch;
+      const std::int64_t tokens = options.on_gpu() ? kBatchTokensGpu : kBatchTokensCpu;
+      const ModelSettings settings{
+          .device = options.on_gpu() ? torch::Device(torch::kCUDA, 0) : torch::Device(torch::kCPU),
+          .dtype = scalar_type_of(options.dtype),
+          .training = pass == "train",
+          .batch = options.batch > 0 ? options.batch : std::max<std::int64_t>(1, tokens / (side * side)),
+          .min_seconds = *options.min_time};
+      try {
+        const auto leave_out = [&](const std::string& why) { findings.left_out.push_back(pass + " " + why); };
+        const auto rows = run_model_benchmark(contestants_at(options, size, leave_out), settings, leave_out);
+        findings.rows.insert(findings.rows.end(), rows.begin(), rows.end());
+      } catch (const std::exception& error) {
+        findings.failed.push_back(fmt::format("{}: {}", what, error.what()));
+      }
+      progress.advance(1.0, what);
+    }
+  progress.finish();
+  return findings;
+}
+
+int run_model(const ModelOptions& given) {
+  const ModelOptions options = with_defaults(given);
+  use_threads(options.threads);
+  keep_freed_memory();
+  at::globalContext().setBenchmarkCuDNN(true);
+  const ModelFindings findings = measure(options);
+  std::ostream& text = options.output.text();
+  text << fmt::format("{}, {}, patch {}, {}; {}\n\n", options.model, options.preset, options.patch, options.dtype,
+                      options.on_gpu() ? device_description(Device::cuda, 0) : machine_line())
+       << model_table(findings.rows);
+  for (const std::string& why : findings.left_out) text << "left out: " << why << '\n';
+  for (const std::string& why : findings.failed) text << "FAILED: " << why << '\n';
+  io::Json json = io::Json::array();
+  for (const ModelRow& row : findings.rows) json.push_back(row.json());
+  options.output.json(json);
+  if (!options.charts.empty()) {
+    draw_model_charts(findings.rows, options.charts);
+    text << fmt::format("\nThroughput and memory over N: {}\n", options.charts);
+  }
+  return findings.failed.empty() ? 0 : 1;
+}
+
+}  // namespace
+
+void add_model(CLI::App& bench, Outcome& outcome) {
+  auto options = std::make_shared<ModelOptions>();
+  auto* command = bench.add_subcommand("model", "Time whole classifiers with softmax, linear attention and MHLA");
+  add_cpu_or_cuda_option(*command, options->device);
+  command->add_option("--model", options->model, "Model to run")
+      ->check(CLI::IsMember(models::classifier_names()))
+      ->type_name("NAME")
+      ->capture_default_str();
+  command->add_option("--preset", options->preset, "Details as in the paper, or as in the authors' code")
+      ->check(CLI::IsMember({"paper", "authors"}))
+      ->type_name("NAME")
+      ->capture_default_str();
+  command->add_option("--attention", options->attention, "Attentions to compare")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"softmax", "linear", "mhla"}))
+      ->type_name("NAME")
+      ->capture_default_str();
+  command->add_option("--size", options->sizes, "Sides of square images in pixels")
+      ->delimiter(',')
+      ->check(kPositive)
+      ->type_name("PX")
+      ->default_str("256 512, on a GPU also 1024");
+  command->add_option("--patch", options->patch, "Side of a patch in pixels")
+      ->check(kPositive)
+      ->type_name("PX")
+      ->capture_default_str();
+  command->add_option("--blocks", options->blocks, "Blocks per axis of MHLA; M is the square")
+      ->delimiter(',')
+      ->check(kPositive)
+      ->type_name("COUNT")
+      ->capture_default_str();
+  command
+      ->add_option("--passes", options->passes, "Passes to run: infer is a forward pass, train a whole step with AdamW")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"infer", "train"}))
+      ->type_name("NAME")
+      ->capture_default_str();
+  command->add_option("--batch", options->batch, "Images per batch")
+      ->check(kPositive)
+      ->type_name("N")
+      ->default_str("as many as have 1,024 tokens, on a GPU 65,536");
+  command->add_option("--dtype", options->dtype, "Element type; training in bf16 is autocast over float32 parameters")
+      ->check(CLI::IsMember({"f32", "bf16"}))
+      ->type_name("NAME")
+      ->default_str("f32, on a GPU bf16");
+  command->add_flag("--no-lepe", options->without_lepe, "Leave out the local convolution on v, in all models");
+  command->add_flag("--recompute", options->recompute,
+                    "Recompute the activations of blocks in the backward pass: less memory, more time");
+  add_threads_option(*command, options->threads);
+  command->add_option("--min-time", options->min_time, "Seconds of timing per model")
+      ->check(within(0.0, 3600.0))
+      ->type_name("SECONDS")
+      ->default_str("2, on a GPU 0.5");
+  command->add_flag("--quick", options->quick, "A tiny model and short timing, to see that everything works");
+  command
+      ->add_option("--charts", options->charts,
+                   "Also draw throughput and memory per image over N into this folder, as SVG")
+      ->type_name("FOLDER");
+  options->output.add_option(*command);
+  command->callback([options, &outcome] { outcome.exit_code = run_model(*options); });
+}
+
+}  // namespace mhla::cli::bench

@@ -1,0 +1,11 @@
+// `mhla eval`: one command per task.
+#include "cli/eval/classify.hpp"
+
+namespace mhla::cli {
+
+void add_eval(CLI::App& program, Outcome&) {
+  CLI::App& eval = add_group(program, "eval", "Evaluate a trained model", "what to evaluate");
+  add_eval_classify(eval);
+}
+
+}  // namespace mhla::cli

@@ -1,0 +1,27 @@
+// Reading of stored cases.
+#include "cli/parity/case.hpp"
+
+namespace mhla::cli::parity {
+
+Case::Case(const std::filesystem::path& path) : file_(io::SafeTensors::load(path)) {
+  const auto config = file_.metadata().find("config");
+  if (config == file_.metadata().end()) fail("metadata \"config\" is missing");
+  config_ = io::parse_json(config->second, file_.source() + ": metadata \"config\"");
+  if (!config_.is_object()) fail("metadata \"config\" is not a JSON object");
+}
+
+torch::Tensor Case::tensor(const std::string& name, std::int64_t axes) const {
+  const torch::Tensor loaded = tensor(name);
+  if (loaded.dim() != axes) fail(fmt::format("tensor \"{}\" has {} axes, expected {}", name, loaded.dim(), axes));
+  return loaded;
+}
+
+std::map<std::string, torch::Tensor> Case::parameters() const {
+  constexpr std::string_view kParameter = "param/";
+  std::map<std::string, torch::Tensor> result;
+  for (const auto& item : file_.tensors())
+    if (item.first.starts_with(kParameter)) result[item.first.substr(kParameter.size())] = tensor(item.first);
+  return result;
+}
+
+}  // namespace mhla::cli::parity

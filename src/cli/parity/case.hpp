@@ -1,0 +1,52 @@
+// A stored case as the functions that run it see it.
+#pragma once
+
+#include <fmt/format.h>
+#include <torch/torch.h>
+
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "io/json.hpp"
+#include "mhla/types.hpp"
+#include "tensor_io/tensors.hpp"
+
+namespace mhla::cli::parity {
+
+using Outputs = std::map<std::string, torch::Tensor>;
+
+class Case {
+ public:
+  explicit Case(const std::filesystem::path& path);
+
+  const io::SafeTensors& file() const { return file_; }
+  torch::Tensor tensor(const std::string& name) const { return io::to_torch(file_, name); }
+  torch::Tensor tensor(const std::string& name, std::int64_t axes) const;
+  std::map<std::string, torch::Tensor> parameters() const;  // the tensors param/<key> by their keys
+
+  bool has(const char* key) const { return config_.contains(key); }
+
+  template <typename Value>
+  Value get(const char* key) const {
+    if (!has(key)) fail(fmt::format("config \"{}\" is missing", key));
+    try {
+      return config_.at(key).get<Value>();
+    } catch (const io::Json::exception&) {
+      fail(fmt::format("config \"{}\" is {}, which is of the wrong type", key, config_.at(key).dump()));
+    }
+  }
+
+  [[noreturn]] void fail(const std::string& reason) const {
+    throw Error(fmt::format("{}: {}", file_.source(), reason));
+  }
+
+ private:
+  io::SafeTensors file_;
+  io::Json config_;
+};
+
+// The vision transformer with MHLA: x -> features, logits; and the mixing matrix it starts from.
+Outputs run_vit(const Case& parity_case);
+
+}  // namespace mhla::cli::parity

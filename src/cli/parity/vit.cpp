@@ -1,0 +1,40 @@
+// Parity of the vision transformer.
+#include "models/vit/vit.hpp"
+
+#include "cli/parity/case.hpp"
+#include "models/weights.hpp"
+
+namespace mhla::cli::parity {
+
+Outputs run_vit(const Case& parity_case) {
+  const auto patch = parity_case.get<std::int64_t>("patch"), side = parity_case.get<std::int64_t>("img");
+  const auto piece = parity_case.get<std::int64_t>("piece");
+  if (patch < 1 || piece < 1 || side % (patch * piece) != 0)
+    parity_case.fail("config \"img\" is not a multiple of \"patch\" times \"piece\"");
+  if (!parity_case.get<bool>("qk_norm")) parity_case.fail("config \"qk_norm\" is false; it must be true");
+  const std::int64_t blocks = side / (patch * piece);
+  models::ClassifierOptions options;
+  options.preset = "authors";
+  options.image_size = {side, side};
+  options.patch = patch;
+  options.classes = parity_case.get<std::int64_t>("classes");
+  options.blocks = {blocks, blocks};
+  options.width = parity_case.get<std::int64_t>("embed_dim");
+  options.depth = parity_case.get<std::int64_t>("depth");
+  options.heads = parity_case.get<std::int64_t>("heads");
+  options.mixing_init = parity_case.get<std::string>("transform");
+  options.mixing_sigma = parity_case.get<double>("exp_sigma");
+
+  const torch::NoGradGuard no_gradient;
+  const auto model = models::make_classifier(options);
+  auto& vit = dynamic_cast<models::Vit&>(*model);
+  vit.eval();
+  Outputs outputs{{"mixing_init", vit.mixing_matrices().front().clone()}};
+  models::load_tensors(vit, parity_case.parameters(), parity_case.file().source());
+  const torch::Tensor x = parity_case.tensor("in/x", 4);
+  outputs["features"] = vit.features(x).index_select(1, torch::tensor(vit.design.partition().block_order()));
+  outputs["logits"] = vit.forward(x);
+  return outputs;
+}
+
+}  // namespace mhla::cli::parity

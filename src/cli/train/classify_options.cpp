@@ -1,0 +1,137 @@
+// Flags of `mhla train classify`.
+#include "cli/train/classify_options.hpp"
+
+#include "cli/support/checks.hpp"
+#include "cli/support/device.hpp"
+#include "cli/support/option_group.hpp"
+
+namespace mhla::cli {
+namespace {
+
+using tasks::TrainClassifyOptions;
+
+void add_model_options(CLI::App& command, TrainClassifyOptions& options) {
+  OptionGroup group(command, "Model");
+  models::ClassifierOptions& model = options.model;
+  group.add("--model", model.model, "NAME", "Architecture")
+      ->check(CLI::IsMember(models::classifier_names()));
+  group.add("--preset", model.preset, "NAME", "Details as in the paper, or as in the authors' code")
+      ->check(CLI::IsMember({"paper", "authors"}));
+  group.add("--attention", model.attention, "NAME", "Attention: one for all layers, or one per layer")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"softmax", "linear", "mhla"}));
+  group.add_open("--image-size", options.image_size, "PX [PX]", "Height and width, or one number for both, in pixels")
+      ->expected(1, 2)
+      ->check(within(1, 16384));
+  group.add_open("--patch", options.patch, "PX", "Side of a patch in pixels")->check(within(1, 1024));
+  group.add("--blocks", model.blocks, "N N", "Blocks of tokens per axis; M is their product")
+      ->expected(2)
+      ->check(within(1, 1024));
+  group.add("--width", model.width, "N", "Channels; 0 is the model's own number");
+  group.add("--depth", model.depth, "N", "Layers; 0 is the model's own number");
+  group.add("--heads", model.heads, "N", "Heads; 0 is the model's own number");
+  group.flag("--no-lepe", options.no_lepe, "Leave out the 5x5 convolution on the values");
+  group.add("--mixing-init", model.mixing_init, "NAME", "How the mixing matrices start")
+      ->check(
+          shown_choices({"paper", "linear", "cos", "exp", "gaussian", "local", "uniform", "running_mean", "constant"}));
+  group.flag("--mixing-frozen", model.mixing_frozen, "Do not train the mixing matrices");
+  group.add_open("--drop-path", options.drop_path, "RATE", "Drop-path rate of the last layer")
+      ->check(within(0.0, 0.99));
+  group.flag("--recompute", model.recompute, "Compute activations again in the backward pass: less memory, more time");
+  group.add("--init", options.init, "FILE", "Begin with the weights of this .safetensors file, as far as they fit")
+      ->check(existing_file());
+}
+
+void add_recipe_options(CLI::App& command, TrainClassifyOptions& options) {
+  OptionGroup group(command, "Recipe");
+  group
+      .add("--recipe", options.recipe, "NAME",
+           "Where defaults come from: small (64 px, 30 epochs) or deit (224 px, 300)")
+      ->check(CLI::IsMember({"small", "deit"}));
+  group.add_open("--epochs", options.epochs, "N", "Passes over the training images; may be a fraction")
+      ->check(within(1e-6, 1e6));
+  group.add_open("--batch", options.batch, "N", "Images of a batch, over all processes")->check(within(1, 1 << 20));
+  group.add("--accumulate", options.accumulate, "N", "Batches of an optimiser step")->check(within(1, 1 << 20));
+  group.add_open("--lr", options.lr, "RATE", "Highest learning rate")->check(kPositive);
+  group.add("--min-lr", options.min_lr, "RATE", "Learning rate at the end")->check(kNonNegative);
+  group.add("--schedule", options.schedule, "NAME", "How the learning rate falls")
+      ->check(CLI::IsMember({"cosine", "linear", "constant"}));
+  group.add_open("--warmup", options.warmup, "STEPS", "Steps until the learning rate is highest")->check(kNonNegative);
+  group
+      .add_open("--weight-decay", options.weight_decay, "RATE",
+                "Weight decay of matrices; norms, biases, positions and mixing have none")
+      ->check(kNonNegative);
+  group.add_open("--clip", options.clip, "NORM", "Largest norm of the gradients; 0 is no limit")->check(kNonNegative);
+  group
+      .add_open("--ema", options.ema, "DECAY", "Decay of the average of weights that is evaluated and kept; 0 is none")
+      ->check(within(0.0, 0.999999));
+}
+
+void add_data_options(CLI::App& command, TrainClassifyOptions& options) {
+  OptionGroup group(command, "Images");
+  group.add_open("--augment", options.augment, "NAME", "Augmentation; light is shifts, flips and turns")
+      ->check(CLI::IsMember({"none", "light", "deit"}));
+  constexpr const char* kByAugment = "by --augment";
+  group.add_open("--rand-augment", options.rand_augment, "TEXT",
+                 "RandAugment, such as rand-m9-mstd0.5-inc1; none is off", kByAugment);
+  const auto number = [&](const char* name, std::optional<double>& value, const char* type, const char* about) {
+    group.add_open(name, value, type, about, kByAugment)->check(kNonNegative);
+  };
+  number("--mixup", options.mixup, "ALPHA", "Alpha of mixup; 0 is off");
+  number("--cutmix", options.cutmix, "ALPHA", "Alpha of CutMix; 0 is off");
+  number("--smoothing", options.smoothing, "SHARE", "Label smoothing");
+  number("--erasing", options.erasing, "SHARE", "Probability of random erasing");
+  number("--color-jitter", options.color_jitter, "STRENGTH", "Colour jitter; has no effect beside RandAugment");
+  group
+      .add_open("--mean", options.mean, "R G B", "Mean of red, green and blue, in 0 to 1",
+                "measured on training images")
+      ->expected(3);
+  group
+      .add_open("--std", options.deviation, "R G B", "Standard deviations, given together with --mean",
+                "measured on training images")
+      ->expected(3);
+  group
+      .add("--cache", options.cache, "NAME",
+           "Decode images once and keep them in memory; auto is on where they need less than 8 GB")
+      ->check(CLI::IsMember({"auto", "on", "off"}));
+  group.add("--workers", options.workers, "N", "Threads that prepare images; 0 is one per core")
+      ->check(within(0, 1024));
+}
+
+void add_run_options(CLI::App& command, TrainClassifyOptions& options) {
+  constexpr const char* kHeading = "Run";
+  OptionGroup group(command, kHeading);
+  group.add("--out", options.out, "FOLDER", "Folder for weights, checkpoints, metrics and report");
+  group.add("--seed", options.seed, "N", "Seed of initial weights, order and augmentation");
+  add_device_option(command, options.device)->group(kHeading);
+  add_amp_option(command, options.amp)->group(kHeading);
+  add_threads_option(command, options.threads)->group(kHeading);
+  group
+      .add("--resume", options.resume, "NAME",
+           "auto goes on from the newest checkpoint in --out; none starts anew, replacing what is there")
+      ->check(CLI::IsMember({"auto", "none"}));
+  group.add("--log-every", options.log_every, "STEPS", "Steps between two lines; 0 is an epoch")->check(kNonNegative);
+  group.add("--eval-every", options.eval_every, "STEPS", "Steps between two validations; 0 is an epoch")
+      ->check(kNonNegative);
+  group.add("--checkpoint-every", options.checkpoint_every, "STEPS", "Steps between two checkpoints; 0 is an epoch")
+      ->check(kNonNegative);
+  group.add("--keep", options.keep, "N", "Checkpoints to keep")->check(within(1, 1000000));
+  group.flag("--half", options.half, "Store model.safetensors in half precision");
+}
+
+}  // namespace
+
+void add_train_classify_options(CLI::App& command, TrainClassifyOptions& options) {
+  command
+      .add_option("--data", options.data,
+                  "Images as train/CLASS/*.jpg|png, and val and test likewise: a folder or a .tar[.gz]")
+      ->required()
+      ->check(existing_path())
+      ->type_name("PATH");
+  add_model_options(command, options);
+  add_recipe_options(command, options);
+  add_data_options(command, options);
+  add_run_options(command, options);
+}
+
+}  // namespace mhla::cli
