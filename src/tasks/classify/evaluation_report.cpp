@@ -1,16 +1,8 @@
 // Tables, picture and page of an evaluation.
-<<<<<<<< HEAD:src/tasks/classify/evaluation_report.cpp
 #include "tasks/classify/evaluation_report.hpp"
 
 #include <fmt/format.h>
 
-========
-#include "cli/eval/classify_report.hpp"
-
-#include <fmt/format.h>
-
-#include "cli/support/output.hpp"
->>>>>>>> cli:src/cli/eval/classify_report.cpp
 #include "report/heat_map.hpp"
 #include "report/html.hpp"
 #include "report/text.hpp"

@@ -1,9 +1,5 @@
 // Opening of splits and measuring of pixels.
-<<<<<<<< HEAD:src/tasks/classify/images.cpp
 #include "tasks/classify/images.hpp"
-========
-#include "cli/train/classify_images.hpp"
->>>>>>>> cli:src/cli/train/classify_images.cpp
 
 #include <fmt/format.h>
 

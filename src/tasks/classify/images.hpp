@@ -4,10 +4,6 @@
 #include <memory>
 #include <ostream>
 
-<<<<<<<< HEAD:src/tasks/classify/images.hpp
-========
-#include "cli/train/classify_options.hpp"
->>>>>>>> cli:src/cli/train/classify_images.hpp
 #include "data/image_loader.hpp"
 #include "models/classifier_file.hpp"
 #include "tasks/classify/recipe.hpp"

@@ -1,9 +1,5 @@
 // Search for the pretrained model.
-<<<<<<<< HEAD:src/tasks/classify/pretrained.cpp
 #include "tasks/classify/pretrained.hpp"
-========
-#include "cli/classify/model.hpp"
->>>>>>>> cli:src/cli/classify/model.cpp
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,9 +1,5 @@
 // Puts model, images and trainer together, and keeps the best weights.
-<<<<<<<< HEAD:src/tasks/classify/training.cpp
 #include "tasks/classify/training.hpp"
-========
-#include "cli/train/classify_run.hpp"
->>>>>>>> cli:src/cli/train/classify_run.cpp
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -11,15 +7,7 @@
 #include <cmath>
 #include <fstream>
 
-<<<<<<<< HEAD:src/tasks/classify/training.cpp
 #include "io/safetensors.hpp"
-========
-#include "cli/commands.hpp"
-#include "cli/support/device.hpp"
-#include "cli/support/machine.hpp"
-#include "cli/train/classify_images.hpp"
-#include "io/file.hpp"
->>>>>>>> cli:src/cli/train/classify_run.cpp
 #include "models/classifier_file.hpp"
 #include "models/weights.hpp"
 #include "report/text.hpp"
