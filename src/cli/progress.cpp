@@ -5,9 +5,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iostream>
-
-#include "report/text.hpp"
 
 namespace mhla::cli {
 namespace {
@@ -17,6 +16,11 @@ constexpr double kTerminalInterval = 0.2;
 constexpr double kPlainInterval = 5.0;
 
 double seconds(std::chrono::steady_clock::duration time) { return std::chrono::duration<double>(time).count(); }
+
+std::string duration(double time) {
+  const auto whole = std::llround(time);
+  return whole < 60 ? fmt::format("{} s", whole) : fmt::format("{} min {:02} s", whole / 60, whole % 60);
+}
 
 }  // namespace
 
@@ -39,7 +43,7 @@ void Progress::show(const std::string& detail) {
   const double share = total_ > 0.0 ? done_ / total_ : 1.0;
   const double elapsed = seconds(Clock::now() - start_);
   std::string line = fmt::format("{}: {:3.0f} %", task_, 100.0 * share);
-  if (share > 0.0 && share < 1.0) line += fmt::format(", {} left", report::duration(elapsed * (1.0 - share) / share));
+  if (share > 0.0 && share < 1.0) line += fmt::format(", {} left", duration(elapsed * (1.0 - share) / share));
   if (!detail.empty()) line += fmt::format(" ({})", detail);
   if (terminal_)
     std::cerr << "\r\033[K" << line << std::flush;
