@@ -147,7 +147,7 @@ run_stage() {
         local filter="$sanitized"
         [[ "$tool" == racecheck ]] && filter="$raced"
         step "sanitize: $tool, core" sanitize "$tool" test_api "$filter"
-        step "sanitize: $tool, layers" sanitize "$tool" test_nn 'GpuLayers.*'
+        step "sanitize: $tool, layers" sanitize "$tool" test_models 'GpuLayers.*'
       done ;;
     bench)
       step "bench: devices" "$build/bin/mhla" devices
