@@ -129,9 +129,9 @@ run_stage() {
         local filter="$sanitized"
         [[ "$tool" == racecheck ]] && filter="$raced"
         sanitize "$tool" test_api "$filter"
-        sanitize "$tool" test_models 'GpuLayers.*'
+        sanitize "$tool" test_nn 'GpuLayers.*'
       done
-      for run in {memcheck,racecheck,initcheck}_test_{api,models}; do
+      for run in {memcheck,racecheck,initcheck}_test_{api,nn}; do
         step "sanitize: $run" await_sanitizer "$run"
       done ;;
     bench)

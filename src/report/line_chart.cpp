@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <cmath>
 
 #include "report/axis.hpp"
@@ -12,7 +11,8 @@
 namespace mhla::report {
 namespace {
 
-constexpr std::array<const char*, 6> kColours = {"#2f7dd1", "#e0682d", "#24a06b", "#a25bd6", "#c9a00f", "#d64b7f"};
+using svg::kColours;
+
 constexpr int kLeft = 66;
 constexpr int kRight = 24;
 constexpr int kBottom = 52;
@@ -27,13 +27,13 @@ std::string grid_and_ticks(const Frame& frame, const Axis& x_axis, const Axis& y
   std::string body;
   for (const double tick : y_axis.ticks()) {
     const double y = frame.up(y_axis.share(tick));
-    body += svg::rule(frame.x, y, frame.x + frame.width, y, 0.22);
-    body += svg::text(frame.x - 8, y + 4, "end", 12, short_number(tick));
+    body += svg::grid_line(frame.x, y, frame.x + frame.width, y) +
+            svg::text(frame.x - 8, y + 4, "end", 12, short_number(tick));
   }
   for (const double tick : x_axis.ticks()) {
     const double x = frame.across(x_axis.share(tick));
-    body += svg::rule(x, frame.y, x, frame.y + frame.height, 0.22);
-    body += svg::text(x, frame.y + frame.height + 18, "middle", 12, short_number(tick));
+    body += svg::grid_line(x, frame.y, x, frame.y + frame.height) +
+            svg::text(x, frame.y + frame.height + 18, "middle", 12, short_number(tick));
   }
   return body;
 }

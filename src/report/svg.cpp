@@ -1,4 +1,4 @@
-// Elements of SVG pictures.
+// Elements of SVG.
 #include "report/svg.hpp"
 
 #include <fmt/format.h>
@@ -6,6 +6,11 @@
 #include "report/html.hpp"
 
 namespace mhla::report::svg {
+namespace {
+
+constexpr const char* kInk = "#6b7280";
+
+}  // namespace
 
 std::string text(double x, double y, const char* anchor, int size, const std::string& content,
                  const std::string& extra) {
@@ -14,7 +19,7 @@ std::string text(double x, double y, const char* anchor, int size, const std::st
       x, y, anchor, size, kInk, extra, html::escape(content));
 }
 
-std::string rule(double x1, double y1, double x2, double y2, double opacity) {
+std::string grid_line(double x1, double y1, double x2, double y2, double opacity) {
   return fmt::format(
       "<line class=\"grid\" x1=\"{:.1f}\" x2=\"{:.1f}\" y1=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"{}\" "
       "stroke-opacity=\"{}\"/>\n",
@@ -25,13 +30,12 @@ std::string dot(double x, double y, double radius, const char* colour) {
   return fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\" fill=\"{}\"/>\n", x, y, radius, colour);
 }
 
-std::string picture(double width, double height, const std::string& title, const std::string& body) {
+std::string picture(double width, double height, const std::string& label, const std::string& body) {
   return fmt::format(
       "<svg class=\"chart\" xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" "
-      "height=\"{1:.0f}\" "
-      "font-family=\"system-ui, -apple-system, 'Segoe UI', Roboto, Helvetica, Arial, sans-serif\" role=\"img\" "
-      "aria-label=\"{2}\">\n{3}</svg>\n",
-      width, height, html::escape(title), body);
+      "height=\"{1:.0f}\" font-family=\"system-ui, -apple-system, 'Segoe UI', Roboto, Helvetica, Arial, sans-serif\" "
+      "role=\"img\" aria-label=\"{2}\">\n{3}</svg>\n",
+      width, height, html::escape(label), body);
 }
 
 }  // namespace mhla::report::svg

@@ -1,4 +1,4 @@
-// Tables, digits and durations.
+// Tables and digits.
 #include "report/text.hpp"
 
 #include <fmt/format.h>
@@ -58,13 +58,6 @@ std::string grouped(double value) {
   std::string digits = fmt::format("{:.0f}", value);
   for (std::size_t place = digits.size(); place > 3 + (value < 0.0 ? 1U : 0U);) digits.insert(place -= 3, ",");
   return digits;
-}
-
-std::string duration(double seconds) {
-  const auto whole = std::llround(seconds);
-  if (whole < 60) return fmt::format("{} s", whole);
-  if (whole < 3600) return fmt::format("{} min {:02} s", whole / 60, whole % 60);
-  return fmt::format("{} h {:02} min", whole / 3600, whole / 60 % 60);
 }
 
 }  // namespace mhla::report

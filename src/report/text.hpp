@@ -15,7 +15,4 @@ std::string three_digits(double value);
 // 65536 -> "65,536"
 std::string grouped(double value);
 
-// "42 s", "3 min 05 s", "2 h 10 min"
-std::string duration(double seconds);
-
 }  // namespace mhla::report

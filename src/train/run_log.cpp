@@ -9,7 +9,7 @@
 #include "io/csv.hpp"
 #include "io/file.hpp"
 #include "mhla/types.hpp"
-#include "report/text.hpp"
+#include "report/duration.hpp"
 #include "train/run_report.hpp"
 
 namespace mhla::train {
@@ -69,7 +69,7 @@ void RunLog::step(const StepReport& report) {
                                  total.size(), total, report.loss, report.grad_norm, report.learning_rate, report.rate,
                                  report.rate < 100.0 ? 1 : 0, unit_);
   if (report.of_peak) line += fmt::format("  {:.1f} % of peak", 100.0 * *report.of_peak);
-  if (report.step < report.steps) line += fmt::format("  {} left", mhla::report::duration(report.seconds_left));
+  if (report.step < report.steps) line += fmt::format("  {} left", report::duration(report.seconds_left));
   if (report.skipped > 0) line += fmt::format("  {} steps left out: gradients not finite", report.skipped);
   say(line);
   io::Json row = {{"step", report.step},

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include "cli/analyze_run.hpp"
+#include "cli/analyze/run.hpp"
 #include "cli/support/operator_call.hpp"
 
 namespace mhla::cli {

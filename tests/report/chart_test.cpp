@@ -6,6 +6,7 @@
 
 #include "io/image.hpp"
 #include "report/axis.hpp"
+#include "report/duration.hpp"
 #include "report/heat_map.hpp"
 #include "report/html.hpp"
 #include "report/line_chart.hpp"

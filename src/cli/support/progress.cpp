@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <iostream>
 
-#include "report/text.hpp"
+#include "report/duration.hpp"
 
 namespace mhla::cli {
 namespace {
