@@ -1,8 +1,8 @@
 // What travels through the dispatcher for torch.ops.mhla.attention, attention_keeping and attention_backward: the
 // tensors and settings of a call, and the schemas.
 //
-// The long argument lists are spelled once, by the fields of AttentionCall and Gradients and their arguments().
-// kernel<&f> gives a function of these structs the signature that the dispatcher wants.
+// The long argument lists are spelled once, by the fields of AttentionCall and Gradients and their arguments(); see
+// kernel.hpp.
 #pragma once
 
 #include <torch/library.h>
@@ -11,11 +11,10 @@
 #include <optional>
 #include <string_view>
 #include <tuple>
-#include <type_traits>
+
+#include "torch/kernel.hpp"
 
 namespace mhla::dispatch {
-
-using OptionalTensor = std::optional<at::Tensor>;
 
 // One call of the operator; fields in the order of the schema. q, k, v: [B, N, H, D]; mixing: [M, M] or [H, M, M];
 // sizes may be symbolic under tracing. Lists and names are views of what the caller holds.
@@ -80,41 +79,6 @@ inline constexpr const char* kBackwardSchema =
     "(Tensor d_q, Tensor d_k, Tensor d_v, Tensor d_mixing, Tensor d_q_den, Tensor d_k_den, Tensor d_initial_S, "
     "Tensor d_initial_z)";
 #undef MHLA_CALL_SCHEMA
-
-// How the dispatcher hands a field over: tensors by reference, all else by value.
-template <typename Field>
-using Argument =
-    std::conditional_t<std::is_same_v<Field, at::Tensor> || std::is_same_v<Field, OptionalTensor>, const Field&, Field>;
-
-template <typename... Fields>
-struct Arguments {};
-template <typename... Fields>
-Arguments<Argument<Fields>...> arguments_of(const std::tuple<const Fields&...>&);
-template <typename Struct>
-using ArgumentsOf = decltype(arguments_of(std::declval<const Struct&>().arguments()));
-
-template <auto kFunction, typename Result, typename First, typename Second, typename FirstArguments,
-          typename SecondArguments>
-struct Kernel;
-template <auto kFunction, typename Result, typename First, typename Second, typename... A, typename... B>
-struct Kernel<kFunction, Result, First, Second, Arguments<A...>, Arguments<B...>> {
-  static Result run(A... a, B... b) { return kFunction(First{std::forward<A>(a)...}, Second{std::forward<B>(b)...}); }
-};
-template <auto kFunction, typename Result, typename First, typename... A>
-struct Kernel<kFunction, Result, First, void, Arguments<A...>, void> {
-  static Result run(A... a) { return kFunction(First{std::forward<A>(a)...}); }
-};
-
-template <auto kFunction, typename Result, typename First>
-constexpr auto* kernel_of(Result (*)(const First&)) {
-  return &Kernel<kFunction, Result, First, void, ArgumentsOf<First>, void>::run;
-}
-template <auto kFunction, typename Result, typename First, typename Second>
-constexpr auto* kernel_of(Result (*)(const First&, const Second&)) {
-  return &Kernel<kFunction, Result, First, Second, ArgumentsOf<First>, ArgumentsOf<Second>>::run;
-}
-template <auto kFunction>
-inline constexpr auto* kernel = kernel_of<kFunction>(kFunction);
 
 // What a call whose gradients are wanted should keep; 0 for packed sequences and symbolic sizes.
 std::int64_t bytes_to_keep(const AttentionCall& call);

@@ -5,6 +5,7 @@
 #include "torch/differentiated.hpp"
 #include "torch/execution.hpp"
 #include "torch/fused_tensors.hpp"
+#include "torch/kernel.hpp"
 #include "torch/tensors.hpp"
 
 namespace mhla::dispatch::rotary_features {
@@ -16,15 +17,28 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 using Pair = std::tuple<at::Tensor, at::Tensor>;
 
-// One call. Lists and names are views of what the caller holds.
+// One call; fields in the order of the schema. Lists and names are views of what the caller holds.
 struct RotaryCall {
   at::Tensor x;
   OptionalTensor weight{}, cos{}, sin{};
   c10::SymIntArrayRef sizes{};
   at::IntArrayRef pairs{};
-  std::string_view norm, feature_map, layout;
-  double norm_eps = 0.0, feature_eps = 0.0;
+  std::string_view norm;
+  double norm_eps = 0.0;
+  std::string_view feature_map;
+  double feature_eps = 0.0;
+  std::string_view layout;
   bool with_plain = false;
+
+  auto arguments() const {
+    return std::tie(x, weight, cos, sin, sizes, pairs, norm, norm_eps, feature_map, feature_eps, layout, with_plain);
+  }
+};
+
+struct RotaryGradients {
+  OptionalTensor d_y, d_plain;
+
+  auto arguments() const { return std::tie(d_y, d_plain); }
 };
 
 c10::SymInt table_entries(const RotaryCall& call) {
@@ -152,9 +166,9 @@ Pair forward_device(const RotaryCall& call) {
   return result;
 }
 
-RotaryFeatures check_backward(const RotaryCall& call, const OptionalTensor& d_y, const OptionalTensor& d_plain) {
-  check_gradient(d_y, "d_y", call.x);
-  check_gradient(d_plain, "d_plain", call.x);
+RotaryFeatures check_backward(const RotaryGradients& gradients, const RotaryCall& call) {
+  check_gradient(gradients.d_y, "d_y", call.x);
+  check_gradient(gradients.d_plain, "d_plain", call.x);
   return check(call);
 }
 
@@ -162,17 +176,17 @@ Pair allocate_backward(const RotaryCall& call) {
   return {empty_like_contiguous(call.x), call.weight ? empty_like_contiguous(*call.weight) : nothing(call.x)};
 }
 
-Pair backward_meta(const RotaryCall& call, const OptionalTensor& d_y, const OptionalTensor& d_plain) {
-  check_backward(call, d_y, d_plain);
+Pair backward_meta(const RotaryGradients& gradients, const RotaryCall& call) {
+  check_backward(gradients, call);
   return allocate_backward(call);
 }
 
-Pair backward_device(const RotaryCall& call, const OptionalTensor& d_y, const OptionalTensor& d_plain) {
-  RotaryFeatures p = check_backward(call, d_y, d_plain);
+Pair backward_device(const RotaryGradients& gradients, const RotaryCall& call) {
+  RotaryFeatures p = check_backward(gradients, call);
   set_sizes(p, call);
   TorchExecution execution(call.x);
   const Operands operands(call, p);
-  const at::Tensor d_y_read = readable(d_y), d_plain_read = readable(d_plain);
+  const at::Tensor d_y_read = readable(gradients.d_y), d_plain_read = readable(gradients.d_plain);
   Pair result = allocate_backward(call);
   const auto& [d_x, d_weight] = result;
   fused::backward(p, {.in = operands.inputs(),
@@ -188,40 +202,14 @@ Pair backward_device(const RotaryCall& call, const OptionalTensor& d_y, const Op
   "Tensor x, Tensor? weight, Tensor? cos, Tensor? sin, SymInt[] sizes, int[] pairs, str norm=\"none\", float " \
   "norm_eps=1e-06, str feature_map=\"relu\", float feature_eps=0.0, str layout=\"half\", bool with_plain=False"
 
-using ForwardFunction = Pair (*)(const RotaryCall&);
-using BackwardFunction = Pair (*)(const RotaryCall&, const OptionalTensor&, const OptionalTensor&);
-
-template <ForwardFunction kFunction>
-Pair forward_kernel(const at::Tensor& x, const OptionalTensor& weight, const OptionalTensor& cos,
-                    const OptionalTensor& sin, c10::SymIntArrayRef sizes, at::IntArrayRef pairs, std::string_view norm,
-                    double norm_eps, std::string_view feature_map, double feature_eps, std::string_view layout,
-                    bool with_plain) {
-  return kFunction({x, weight, cos, sin, sizes, pairs, norm, feature_map, layout, norm_eps, feature_eps, with_plain});
-}
-
-template <BackwardFunction kFunction>
-Pair backward_kernel(const OptionalTensor& d_y, const OptionalTensor& d_plain, const at::Tensor& x,
-                     const OptionalTensor& weight, const OptionalTensor& cos, const OptionalTensor& sin,
-                     c10::SymIntArrayRef sizes, at::IntArrayRef pairs, std::string_view norm, double norm_eps,
-                     std::string_view feature_map, double feature_eps, std::string_view layout, bool with_plain) {
-  return kFunction({x, weight, cos, sin, sizes, pairs, norm, feature_map, layout, norm_eps, feature_eps, with_plain},
-                   d_y, d_plain);
-}
-
 Pair call_forward(const RotaryCall& call) {
-  static const auto op = c10::Dispatcher::singleton()
-                             .findSchemaOrThrow("mhla::rotary_features", "")
-                             .typed<decltype(forward_kernel<&forward_meta>)>();
-  return op.call(call.x, call.weight, call.cos, call.sin, call.sizes, call.pairs, call.norm, call.norm_eps,
-                 call.feature_map, call.feature_eps, call.layout, call.with_plain);
+  static const auto op = operator_handle<&forward_meta>("mhla::rotary_features");
+  return call_operator(op, call);
 }
 
-Pair call_backward(const RotaryCall& call, const OptionalTensor& d_y, const OptionalTensor& d_plain) {
-  static const auto op = c10::Dispatcher::singleton()
-                             .findSchemaOrThrow("mhla::rotary_features_backward", "")
-                             .typed<decltype(backward_kernel<&backward_meta>)>();
-  return op.call(d_y, d_plain, call.x, call.weight, call.cos, call.sin, call.sizes, call.pairs, call.norm,
-                 call.norm_eps, call.feature_map, call.feature_eps, call.layout, call.with_plain);
+Pair call_backward(const RotaryGradients& gradients, const RotaryCall& call) {
+  static const auto op = operator_handle<&backward_meta>("mhla::rotary_features_backward");
+  return call_operator(op, gradients, call);
 }
 
 struct RotaryFeaturesFunction : torch::autograd::Function<RotaryFeaturesFunction> {
@@ -257,9 +245,8 @@ struct RotaryFeaturesFunction : torch::autograd::Function<RotaryFeaturesFunction
     const auto names = data["names"].to<std::vector<std::string>>();
     const std::vector<double> numbers = data["numbers"].toDoubleVector();
     const auto [d_x, d_weight] =
-        call_backward({saved[0], given(saved[1]), given(saved[2]), given(saved[3]), sizes, pairs, names[0], names[1],
-                       names[2], numbers[0], numbers[1], with_plain},
-                      d_y, d_plain);
+        call_backward({d_y, d_plain}, {saved[0], given(saved[1]), given(saved[2]), given(saved[3]), sizes, pairs,
+                                       names[0], numbers[0], names[1], numbers[1], names[2], with_plain});
     return {d_x, saved[1].defined() ? d_weight : at::Tensor(), {}};
   }
 };
@@ -282,22 +269,22 @@ TORCH_LIBRARY_FRAGMENT(mhla, library) {
 #undef MHLA_ROTARY_ARGUMENTS
 
 TORCH_LIBRARY_IMPL(mhla, CPU, library) {
-  library.impl("rotary_features", &forward_kernel<&forward_device>);
-  library.impl("rotary_features_backward", &backward_kernel<&backward_device>);
+  library.impl("rotary_features", kernel<&forward_device>);
+  library.impl("rotary_features_backward", kernel<&backward_device>);
 }
 
 TORCH_LIBRARY_IMPL(mhla, CUDA, library) {
-  library.impl("rotary_features", &forward_kernel<&forward_device>);
-  library.impl("rotary_features_backward", &backward_kernel<&backward_device>);
+  library.impl("rotary_features", kernel<&forward_device>);
+  library.impl("rotary_features_backward", kernel<&backward_device>);
 }
 
 TORCH_LIBRARY_IMPL(mhla, Meta, library) {
-  library.impl("rotary_features", &forward_kernel<&forward_meta>);
-  library.impl("rotary_features_backward", &backward_kernel<&backward_meta>);
+  library.impl("rotary_features", kernel<&forward_meta>);
+  library.impl("rotary_features_backward", kernel<&backward_meta>);
 }
 
 TORCH_LIBRARY_IMPL(mhla, Autograd, library) {
-  library.impl("rotary_features", &forward_kernel<&forward_autograd>);
+  library.impl("rotary_features", kernel<&forward_autograd>);
   library.impl("rotary_features_backward", torch::autograd::autogradNotImplementedFallback());
 }
 
@@ -311,10 +298,10 @@ std::tuple<at::Tensor, at::Tensor> rotary_features(const at::Tensor& x, const st
   dispatch::rotary_features::RotaryCall call{.x = x,
                                              .weight = options.weight,
                                              .norm = name(options.norm),
-                                             .feature_map = name(options.feature_map),
-                                             .layout = name(rotary ? rotary->layout : RotaryLayout::half),
                                              .norm_eps = options.norm_eps,
+                                             .feature_map = name(options.feature_map),
                                              .feature_eps = options.feature_eps,
+                                             .layout = name(rotary ? rotary->layout : RotaryLayout::half),
                                              .with_plain = options.plain};
   std::vector<c10::SymInt> sizes;
   if (rotary) {

@@ -4,22 +4,6 @@
 #include "torch/arguments.hpp"
 
 namespace mhla::dispatch {
-namespace {
-
-template <auto kFunction>
-auto operator_handle(const char* name) {
-  return c10::Dispatcher::singleton()
-      .findSchemaOrThrow(name, "")
-      .typed<std::remove_pointer_t<std::remove_const_t<decltype(kernel<kFunction>)>>>();
-}
-
-template <typename Operator, typename... Structs>
-auto call_operator(const Operator& op, const Structs&... structs) {
-  return std::apply([&](const auto&... arguments) { return op.call(arguments...); },
-                    std::tuple_cat(structs.arguments()...));
-}
-
-}  // namespace
 
 ForwardResult call_forward(const AttentionCall& call) {
   static const auto op = operator_handle<&forward_device>("mhla::attention");
