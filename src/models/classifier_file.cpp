@@ -7,7 +7,8 @@
 #include <cmath>
 
 #include "mhla/types.hpp"
-#include "models/weights.hpp"
+#include "models/base/weights.hpp"
+#include "models/classifiers.hpp"
 
 namespace mhla::models {
 namespace {

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "models/classifier.hpp"
+#include "models/base/classifier.hpp"
 
 namespace mhla::models {
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "models/model.hpp"
+#include "models/base/model.hpp"
 
 namespace mhla::models {
 

@@ -10,6 +10,7 @@
 #include "io/json.hpp"
 #include "io/png.hpp"
 #include "models/classifier_file.hpp"
+#include "models/classifiers.hpp"
 #include "models/small_model.hpp"
 #include "support/temporary_folder.hpp"
 #include "tensor_io/tensors.hpp"

@@ -1,10 +1,11 @@
 // Rank and entropy of a classifier's attention.
-#include "models/attention_statistics.hpp"
+#include "models/base/attention_statistics.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
+#include "models/classifiers.hpp"
 #include "models/small_model.hpp"
 
 namespace mhla::models {

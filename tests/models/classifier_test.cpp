@@ -1,8 +1,7 @@
 // What all classifiers have in common.
-#include "models/classifier.hpp"
-
 #include <gtest/gtest.h>
 
+#include "models/classifiers.hpp"
 #include "models/small_model.hpp"
 
 namespace mhla::models {

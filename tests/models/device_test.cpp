@@ -2,8 +2,9 @@
 #include <ATen/autocast_mode.h>
 #include <gtest/gtest.h>
 
+#include "models/base/weights.hpp"
+#include "models/classifiers.hpp"
 #include "models/small_model.hpp"
-#include "models/weights.hpp"
 
 namespace mhla::models {
 namespace {

@@ -1,6 +1,7 @@
 // Models have as many parameters as the published ones.
 #include <gtest/gtest.h>
 
+#include "models/classifiers.hpp"
 #include "models/small_model.hpp"
 
 namespace mhla::models {

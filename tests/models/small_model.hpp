@@ -3,7 +3,7 @@
 
 #include <torch/torch.h>
 
-#include "models/classifier.hpp"
+#include "models/base/classifier.hpp"
 #include "support/relative_error.hpp"
 
 namespace mhla::models::testing {

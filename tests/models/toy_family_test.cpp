@@ -5,9 +5,9 @@
 #include <array>
 #include <sstream>
 
+#include "models/base/weights.hpp"
 #include "models/registry.hpp"
 #include "models/toy_family/toy.hpp"
-#include "models/weights.hpp"
 #include "support/temporary_folder.hpp"
 #include "train/trainer.hpp"
 

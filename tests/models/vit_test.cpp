@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "mhla/torch.hpp"
+#include "models/classifiers.hpp"
 #include "models/small_model.hpp"
 #include "nn/drop_path.hpp"
 

@@ -1,9 +1,10 @@
 // Weights survive a file; what does not fit is listed as a whole; what nearly fits is adapted.
-#include "models/weights.hpp"
+#include "models/base/weights.hpp"
 
 #include <gtest/gtest.h>
 
 #include "models/classifier_file.hpp"
+#include "models/classifiers.hpp"
 #include "models/small_model.hpp"
 #include "support/temporary_folder.hpp"
 #include "tensor_io/tensors.hpp"

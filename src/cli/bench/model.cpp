@@ -16,6 +16,7 @@
 #include "cli/support/output.hpp"
 #include "cli/support/progress.hpp"
 #include "mhla/attention.hpp"
+#include "models/classifiers.hpp"
 
 namespace mhla::cli::bench {
 namespace {

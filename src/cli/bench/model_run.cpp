@@ -8,6 +8,7 @@
 #include "cli/support/measure.hpp"
 #include "cli/support/operator_call.hpp"
 #include "mhla/torch.hpp"
+#include "models/classifiers.hpp"
 #include "train/adamw.hpp"
 #include "train/autocast.hpp"
 #include "train/parameters.hpp"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "io/json.hpp"
-#include "models/classifier.hpp"
+#include "models/base/classifier.hpp"
 
 namespace mhla::cli::bench {
 

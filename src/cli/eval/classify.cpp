@@ -57,7 +57,8 @@ void add_eval_classify(CLI::App& eval) {
       ->check(existing_path())
       ->type_name("PATH");
   command
-      ->add_option("--split", options->evaluation.split, "Which part of the images; \"\" where the class folders lie at the top")
+      ->add_option("--split", options->evaluation.split,
+                   "Which part of the images; \"\" where the class folders lie at the top")
       ->type_name("NAME")
       ->capture_default_str();
   command->add_option("--batch", options->evaluation.batch, "Images at a time")

@@ -2,7 +2,8 @@
 #include "models/vit/vit.hpp"
 
 #include "cli/parity/case.hpp"
-#include "models/weights.hpp"
+#include "models/base/weights.hpp"
+#include "models/classifiers.hpp"
 
 namespace mhla::cli::parity {
 

@@ -4,6 +4,7 @@
 #include "cli/support/checks.hpp"
 #include "cli/support/device.hpp"
 #include "cli/support/option_group.hpp"
+#include "models/classifiers.hpp"
 
 namespace mhla::cli {
 namespace {
@@ -13,8 +14,7 @@ using tasks::TrainClassifyOptions;
 void add_model_options(CLI::App& command, TrainClassifyOptions& options) {
   OptionGroup group(command, "Model");
   models::ClassifierOptions& model = options.model;
-  group.add("--model", model.model, "NAME", "Architecture")
-      ->check(CLI::IsMember(models::classifier_names()));
+  group.add("--model", model.model, "NAME", "Architecture")->check(CLI::IsMember(models::classifier_names()));
   group.add("--preset", model.preset, "NAME", "Details as in the paper, or as in the authors' code")
       ->check(CLI::IsMember({"paper", "authors"}));
   group.add("--attention", model.attention, "NAME", "Attention: one for all layers, or one per layer")

@@ -2,7 +2,7 @@
 #include "models/vit/vit.hpp"
 
 #include "mhla/torch.hpp"
-#include "models/fit.hpp"
+#include "models/base/fit.hpp"
 #include "nn/drop_path.hpp"
 #include "nn/recompute.hpp"
 

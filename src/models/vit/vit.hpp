@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "models/classifier.hpp"
+#include "models/base/classifier.hpp"
 #include "models/vit/vit_block.hpp"
 #include "models/vit/vit_design.hpp"
 #include "nn/patch_embedding.hpp"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "models/classifier.hpp"
+#include "models/base/classifier.hpp"
 #include "nn/attention.hpp"
 
 namespace mhla::models {

@@ -4,8 +4,8 @@
 
 #include <array>
 
+#include "models/base/weights.hpp"
 #include "models/vit/vit.hpp"
-#include "models/weights.hpp"
 
 namespace mhla::models {
 namespace {

@@ -6,7 +6,7 @@
 #include <bit>
 
 #include "mhla/torch.hpp"
-#include "models/fit.hpp"
+#include "models/base/fit.hpp"
 #include "nn/convolution.hpp"
 #include "nn/drop_path.hpp"
 #include "nn/recompute.hpp"

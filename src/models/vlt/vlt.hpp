@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "models/classifier.hpp"
+#include "models/base/classifier.hpp"
 #include "models/vlt/vlt_block.hpp"
 #include "models/vlt/vlt_design.hpp"
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "mhla/partition.hpp"
-#include "models/classifier.hpp"
+#include "models/base/classifier.hpp"
 #include "nn/attention.hpp"
 #include "nn/grid.hpp"
 

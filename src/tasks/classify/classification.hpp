@@ -2,7 +2,7 @@
 #pragma once
 
 #include "data/image_loader.hpp"
-#include "models/classifier.hpp"
+#include "models/base/classifier.hpp"
 #include "train/communicator.hpp"
 
 namespace mhla::tasks {

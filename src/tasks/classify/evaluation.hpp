@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "models/attention_statistics.hpp"
+#include "models/base/attention_statistics.hpp"
 #include "models/classifier_file.hpp"
 #include "tasks/classify/classification.hpp"
 

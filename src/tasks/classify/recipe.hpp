@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "data/augmentation.hpp"
-#include "models/classifier.hpp"
+#include "models/base/classifier.hpp"
 
 namespace mhla::tasks {
 

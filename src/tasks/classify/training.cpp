@@ -8,8 +8,9 @@
 #include <fstream>
 
 #include "io/safetensors.hpp"
+#include "models/base/weights.hpp"
 #include "models/classifier_file.hpp"
-#include "models/weights.hpp"
+#include "models/classifiers.hpp"
 #include "report/text.hpp"
 #include "tasks/classify/classify_task.hpp"
 #include "tasks/classify/images.hpp"

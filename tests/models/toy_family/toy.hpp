@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "models/model.hpp"
+#include "models/base/model.hpp"
 #include "models/toy_family/toy_block.hpp"
 #include "models/toy_family/toy_config.hpp"
 #include "models/toy_family/toy_weight_names.hpp"

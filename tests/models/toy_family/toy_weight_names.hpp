@@ -3,7 +3,7 @@
 
 #include <array>
 
-#include "models/model.hpp"
+#include "models/base/model.hpp"
 
 namespace mhla::models::testing {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "analysis/attention_matrix.hpp"
-#include "models/classifier.hpp"
+#include "models/base/classifier.hpp"
 
 namespace mhla::models {
 

@@ -1,5 +1,5 @@
 // Loading, strict or adapting, and saving.
-#include "models/weights.hpp"
+#include "models/base/weights.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,5 +1,5 @@
 // Position embeddings and mixing matrices for other grids.
-#include "models/fit.hpp"
+#include "models/base/fit.hpp"
 
 #include <cmath>
 

@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include "mhla/types.hpp"
-#include "models/classifier.hpp"
+#include "models/base/classifier.hpp"
 
 namespace mhla::models {
 namespace {

@@ -1,5 +1,5 @@
 // Statistics of every layer's matrices.
-#include "models/attention_statistics.hpp"
+#include "models/base/attention_statistics.hpp"
 
 namespace mhla::models {
 namespace {

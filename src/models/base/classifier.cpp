@@ -1,5 +1,5 @@
 // What options of classifiers must satisfy, and what all classifiers share.
-#include "models/classifier.hpp"
+#include "models/base/classifier.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -7,13 +7,10 @@
 #include <algorithm>
 
 #include "mhla/mixing.hpp"
-#include "models/registry.hpp"
 #include "nn/block_mixing.hpp"
 
 namespace mhla::models {
 namespace {
-
-constexpr std::string_view kTask = "classify";
 
 void check_pair_of_sizes(const char* name, const std::vector<std::int64_t>& values) {
   constexpr std::int64_t kMost = 1 << 16;
@@ -94,11 +91,5 @@ void Classifier::check_layer(std::int64_t layer) const {
 }
 
 bool is_mixing(const std::string& parameter_name) { return parameter_name.ends_with("piece_attn.conv.weight"); }
-
-std::vector<std::string> classifier_names() { return model_names(kTask); }
-
-std::shared_ptr<Classifier> make_classifier(const ClassifierOptions& options) {
-  return std::static_pointer_cast<Classifier>(make_model(options, kTask));
-}
 
 }  // namespace mhla::models

@@ -10,7 +10,7 @@
 #include "io/json.hpp"
 #include "io/safetensors.hpp"
 #include "mhla/types.hpp"
-#include "models/model.hpp"
+#include "models/base/model.hpp"
 
 namespace mhla::models {
 

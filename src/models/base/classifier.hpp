@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "io/json.hpp"
-#include "models/model.hpp"
+#include "models/base/model.hpp"
 #include "nn/attention.hpp"
 #include "nn/grid.hpp"
 
@@ -92,11 +92,6 @@ class Classifier : public Model {
   void check_layer(std::int64_t layer) const;
 };
 
-std::vector<std::string> classifier_names();  // deit_tiny, ...
-
 bool is_mixing(const std::string& parameter_name);  // by its name, ...piece_attn.conv.weight
-
-// Initial values come from torch's generator (torch::manual_seed). Throws an Error that names the wrong option.
-std::shared_ptr<Classifier> make_classifier(const ClassifierOptions& options);
 
 }  // namespace mhla::models
