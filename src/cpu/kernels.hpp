@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "cpu/stream/token.hpp"
+#include "cpu/stream_token.hpp"
 #include "mhla/types.hpp"
 
 namespace mhla::cpu {

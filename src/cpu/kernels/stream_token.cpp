@@ -2,7 +2,7 @@
 // v and o stays in registers.
 #include "cpu/kernels/simd.hpp"
 #include "cpu/kernels/table.hpp"
-#include "cpu/stream/token.hpp"
+#include "cpu/stream_token.hpp"
 
 namespace mhla::cpu::MHLA_ISA {
 namespace {
