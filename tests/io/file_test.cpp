@@ -41,6 +41,16 @@ TEST(WriteFile, AFailureNamesThePathAndLeavesNothing) {
   EXPECT_THROW(write_file(folder / "plain/below", "text"), Error);
 }
 
+TEST(WriteFile, LeftoversOfKilledProcessesAreRemovedAndNothingElse) {
+  const testing::TemporaryFolder folder;
+  const std::string_view text = "whole";
+  write_durably(folder / "kept", std::as_bytes(std::span(text)));
+  write_file(folder / "kept.1234.unfinished", "half");
+  remove_unfinished(folder.path());
+  EXPECT_EQ(read_file(folder / "kept").size(), text.size());
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
+}
+
 TEST(ParseJson, RefusesDuplicatesDepthAndGarbageNamingTheSource) {
   EXPECT_EQ(parse_json(R"({"a": [1, 2]})", "here")["a"][1], 2);
   for (const char* bad : {"", "{", R"({"a":1,"a":2})", "[[[1]]]", "nan", "1 2"}) {
