@@ -12,6 +12,6 @@ if [[ -f $stamp && -z $(find src include .clang-tidy -newer "$stamp" -type f) ]]
 fi
 mapfile -t sources < <(sed -n 's/^ *"file": "\(.*\)",\{0,1\}$/\1/p' "$build/compile_commands.json" |
   grep -E "^$PWD/(src|$build/src)/.*\.(cpp|cxx)$" | sort -u)
-printf '%s\n' "${sources[@]}" | xargs -P "$jobs" -n 1 .venv/bin/clang-tidy --quiet -p "$build" 2> /dev/null
+printf '%s\n' "${sources[@]}" | xargs -P "$jobs" -n 1 .venv/bin/clang-tidy --quiet --extra-arg=-fno-openmp -p "$build" 2> /dev/null
 touch "$stamp"
 echo "tidy: ${#sources[@]} compilations, no findings"

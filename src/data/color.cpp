@@ -47,7 +47,8 @@ void adjust_brightness(io::Image& image, double factor) { look_up(image, blend_t
 void adjust_contrast(io::Image& image, double factor) {
   double sum = 0.0;
   for (std::size_t i = 0; i < image.rgb.size(); i += 3) sum += grey(&image.rgb[i]);
-  const double mean = sum / static_cast<double>(image.rgb.size() / 3);
+  const std::size_t pixels = image.rgb.size() / 3;
+  const double mean = sum / static_cast<double>(pixels);
   look_up(image, blend_table(mean, factor));
 }
 

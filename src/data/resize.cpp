@@ -29,8 +29,9 @@ Axis make_axis(std::int64_t source, std::int64_t target, Interpolation interpola
   axis.weights.assign(target * axis.taps, 0.0F);
   for (std::int64_t t = 0; t < target; ++t) {
     const double centre = (static_cast<double>(t) + 0.5) * scale;
-    const auto begin = std::max<std::int64_t>(0, static_cast<std::int64_t>(centre - reach + 0.5));
-    const auto end = std::min<std::int64_t>(source, static_cast<std::int64_t>(centre + reach + 0.5));
+    const double left = centre - reach + 0.5, right = centre + reach + 0.5;  // cut off towards zero, as Pillow does
+    const auto begin = std::max<std::int64_t>(0, static_cast<std::int64_t>(left));
+    const auto end = std::min<std::int64_t>(source, static_cast<std::int64_t>(right));
     axis.first[t] = std::min(begin, source - axis.taps);
     float* const weights = &axis.weights[t * axis.taps];
     double sum = 0.0;

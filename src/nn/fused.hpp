@@ -6,8 +6,8 @@
 
 #include <string>
 
-#include "torch/fused_tensors.hpp"
 #include "torch/execution.hpp"
+#include "torch/fused_tensors.hpp"
 #include "torch/tensors.hpp"
 
 namespace mhla::nn {

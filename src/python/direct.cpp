@@ -101,10 +101,13 @@ PyObject* attention(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t
 }
 
 PyMethodDef functions[] = {
-    {"attention", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(attention)), METH_FASTCALL, nullptr}, {}};
+    // NOLINTNEXTLINE(bugprone-casting-through-void): METH_FASTCALL's type
+    {"attention", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(attention)), METH_FASTCALL, nullptr},
+    {}};
 PyModuleDef definition{PyModuleDef_HEAD_INIT, "_direct", nullptr, -1, functions, nullptr, nullptr, nullptr, nullptr};
 
 }  // namespace
 }  // namespace mhla::dispatch
 
+// NOLINTNEXTLINE(bugprone-reserved-identifier): the name Python looks for
 PyMODINIT_FUNC PyInit__direct() { return PyModule_Create(&mhla::dispatch::definition); }

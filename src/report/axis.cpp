@@ -47,7 +47,7 @@ void Axis::place_linear_ticks(bool from_zero) {
     }
   const double first = std::floor(low_ / step);
   const double last = std::ceil(high_ / step - 1e-9);
-  for (double i = first; i <= last; ++i) ticks_.push_back(i * step);
+  for (auto i = std::llround(first); i <= std::llround(last); ++i) ticks_.push_back(static_cast<double>(i) * step);
   low_ = first * step;
   high_ = last * step;
 }
@@ -58,8 +58,10 @@ void Axis::place_log_ticks() {
   std::vector<double> steps = {1.0};
   if (decades < 2.5) steps = {1.0, 2.0, 5.0};
   std::vector<double> candidates;
-  for (double e = std::floor(std::log10(low_)) - 1; e <= std::ceil(std::log10(high_)) + 1; ++e)
-    for (const double step : steps) candidates.push_back(step * std::pow(10.0, e));
+  const auto lowest = std::llround(std::floor(std::log10(low_)) - 1);
+  const auto highest = std::llround(std::ceil(std::log10(high_)) + 1);
+  for (auto e = lowest; e <= highest; ++e)
+    for (const double step : steps) candidates.push_back(step * std::pow(10.0, static_cast<double>(e)));
   const auto first = std::upper_bound(candidates.begin(), candidates.end(), low_ * 1.0000001) - 1;
   const auto last = std::lower_bound(candidates.begin(), candidates.end(), high_ * 0.9999999);
   ticks_.assign(first, last + 1);

@@ -7,9 +7,11 @@ namespace {
 
 // For each axis in turn [sizes, pairs]: pair j of P turns by (offset + coordinate) theta^(-j / P). Angles are in
 // double.
+// NOLINTBEGIN(performance-unnecessary-value-param): the dispatcher hands SymInt over by value
 std::tuple<at::Tensor, at::Tensor> make(c10::SymIntArrayRef sizes, at::IntArrayRef pairs, double theta,
                                         c10::SymInt offset, std::optional<at::ScalarType> dtype,
                                         std::optional<at::Device> device) {
+  // NOLINTEND(performance-unnecessary-value-param)
   if (sizes.size() != pairs.size() || sizes.empty() || sizes.size() > 3) {
     refuse("sizes has ", sizes.size(), " entries and pairs ", pairs.size(),
            "; it must be one for each axis, from 1 to 3 of them");

@@ -98,6 +98,7 @@ void project_on_device(const at::Tensor& mixing, bool normalize_rows, double low
   mixing.copy_(values);
 }
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): what the dispatcher takes for a tensor that is written
 void project_mixing_op(at::Tensor mixing, bool normalize_rows, double low, double high) {
   project_mixing_(mixing, normalize_rows, low, high);
 }

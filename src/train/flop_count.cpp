@@ -27,7 +27,8 @@ double product(const at::Tensor& a, const at::Tensor& b) {  // [..., n, k] [...,
 }
 
 double convolution(const at::Tensor& weight, const at::Tensor& output) {
-  return 2.0 * static_cast<double>(output.numel()) * static_cast<double>(weight.numel() / weight.size(0));
+  const std::int64_t per_output = weight.numel() / weight.size(0);
+  return 2.0 * static_cast<double>(output.numel()) * static_cast<double>(per_output);
 }
 
 double softmax_attention(const at::Tensor& q, const at::Tensor& k) {  // [B, H, N, D]

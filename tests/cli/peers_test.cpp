@@ -49,7 +49,8 @@ TEST_P(ComposedFormula, EqualsTheReferenceForwardAndBackward) {
   const torch::Tensor mixing = torch::rand({problem.mixing_blocks, problem.mixing_blocks}, torch::kFloat64);
   const Tokens tokens = random_tokens(problem, mixing, 1);
   const torch::Tensor d_o = random_output_gradient(problem, 1);
-  EXPECT_LT(worst_relative_rms(bench::composed_truth(problem, tokens, d_o), run_reference(problem, tokens, d_o)), 1e-10);
+  EXPECT_LT(worst_relative_rms(bench::composed_truth(problem, tokens, d_o), run_reference(problem, tokens, d_o)),
+            1e-10);
 }
 
 INSTANTIATE_TEST_SUITE_P(Modes, ComposedFormula,

@@ -122,6 +122,7 @@ std::vector<std::string> statistics_header() {
 
 std::vector<std::vector<std::string>> statistics_rows(const std::vector<MethodStatistics>& rows) {
   std::vector<std::vector<std::string>> lines;
+  lines.reserve(rows.size());
   for (const MethodStatistics& row : rows)
     lines.push_back({row.method, std::to_string(row.tokens), std::to_string(row.values.rank),
                      std::to_string(row.rank_bound), fmt::format("{:.1f}", row.values.effective_rank),

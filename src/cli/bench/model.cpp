@@ -105,7 +105,9 @@ ModelFindings measure(const ModelOptions& options) {
           .batch = options.batch > 0 ? options.batch : std::max<std::int64_t>(1, tokens / (side * side)),
           .min_seconds = *options.min_time};
       try {
-        const auto leave_out = [&](const std::string& why) { findings.left_out.push_back(pass + " " + why); };
+        const auto leave_out = [&](const std::string& why) {
+          findings.left_out.push_back(fmt::format("{} {}", pass, why));
+        };
         const auto rows = run_model_benchmark(contestants_at(options, size, leave_out), settings, leave_out);
         findings.rows.insert(findings.rows.end(), rows.begin(), rows.end());
       } catch (const std::exception& error) {

@@ -54,6 +54,7 @@ void check_device(const OpOptions& options) {
 // What the models of a shape use; on a GPU also the other of none and paper.
 std::vector<Normalizer> normalizers(const OpOptions& options, const Shape& shape) {
   std::vector<Normalizer> result;
+  result.reserve(options.normalizers.size());
   for (const std::string& normalizer : options.normalizers) result.push_back(parse_normalizer(normalizer));
   if (!result.empty()) return result;
   if (options.on_gpu() && !shape.causal()) return {Normalizer::none, Normalizer::paper};
@@ -118,8 +119,9 @@ OpFindings measure(const OpOptions& options, Settings settings) {
         std::erase_if(settings.impls, [](const std::string& impl) { return impl.starts_with("sdpa"); });
       progress.advance(0.0, shape.name + " " + pass);
       try {
-        const auto rows = run_benchmark(shape, settings,
-                                        [&](const std::string& why) { findings.left_out.push_back(pass + " " + why); });
+        const auto rows = run_benchmark(shape, settings, [&](const std::string& why) {
+          findings.left_out.push_back(fmt::format("{} {}", pass, why));
+        });
         findings.rows.insert(findings.rows.end(), rows.begin(), rows.end());
       } catch (const std::exception& error) {
         findings.failed.push_back(fmt::format("{} at {}, normalizer {}: {}", pass, shape.name,

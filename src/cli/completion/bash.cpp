@@ -56,6 +56,7 @@ std::string value_case(const OptionDescription& option) {
 
 std::string command_case(const CommandDescription& command) {
   std::vector<std::string> words;
+  words.reserve(command.commands.size());
   std::string cases, positional;
   for (const CommandDescription& inner : command.commands) words.push_back(inner.name);
   for (const OptionDescription& option : command.options) {

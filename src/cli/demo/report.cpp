@@ -168,6 +168,7 @@ void add_checks(Report& report, const DemoFindings& f) {
       "one-, two- and three-dimensional partitions and grouped heads. Numbers are relative RMS errors, the worst of "
       "each row.");
   std::vector<std::vector<std::string>> rows;
+  rows.reserve(f.checks.size());
   for (const CheckRow& row : f.checks) rows.push_back(check_cells(row));
   report.table(check_header(), rows);
 }

@@ -43,8 +43,8 @@ StreamPoint softmax_point(const torch::Tensor& keys, const torch::Tensor& values
   const torch::Tensor q = torch::randn({1, kHeads, 1, kDim});
   const torch::Tensor k = keys.slice(2, 0, length);
   const torch::Tensor v = values.slice(2, 0, length);
-  std::vector<double> seconds;
-  for (int i = 0; i < 15; ++i) seconds.push_back(time_of([&] { torch::scaled_dot_product_attention(q, k, v); }));
+  std::vector<double> seconds(15);
+  for (double& one : seconds) one = time_of([&] { torch::scaled_dot_product_attention(q, k, v); });
   return {length, 1e6 * spread(seconds).median, static_cast<double>(2 * length * kHeads * kDim) * sizeof(float)};
 }
 

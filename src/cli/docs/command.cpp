@@ -24,6 +24,7 @@ std::string code(const std::string& text) { return text.empty() ? "" : fmt::form
 std::string allowed(const OptionDescription& option) {
   if (option.choices.empty()) return option.limits;
   std::vector<std::string> choices;
+  choices.reserve(option.choices.size());
   for (const std::string& choice : option.choices) choices.push_back(code(choice));
   return fmt::format("{}", fmt::join(choices, ", "));
 }

@@ -31,7 +31,7 @@ CLI::Option* add_amp_option(CLI::App& command, std::string& amp) {
 }
 
 at::Device choose_device(const std::string& device, int local_rank) {
-  const int gpus = static_cast<int>(torch::cuda::device_count());
+  const int gpus = static_cast<int>(torch::cuda::device_count());  // NOLINT(bugprone-signed-char-misuse): an int8_t
   if (device == "cuda" && gpus == 0)
     throw UsageError(
         "--device is cuda, but there is no GPU, no driver, or this program's torch was built without CUDA");

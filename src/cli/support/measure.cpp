@@ -72,9 +72,9 @@ double copy_bandwidth(torch::Device device) {
   const Stopwatch stopwatch(device);
   const torch::Tensor from = torch::ones({elements}, device);
   torch::Tensor to = torch::empty_like(from);
-  std::vector<double> seconds;
+  std::vector<double> seconds(static_cast<std::size_t>(runs));
   to.copy_(from);
-  for (int i = 0; i < runs; ++i) seconds.push_back(stopwatch.time([&] { to.copy_(from); }).seconds);
+  for (double& one : seconds) one = stopwatch.time([&] { to.copy_(from); }).seconds;
   return 2.0 * static_cast<double>(from.nbytes()) / spread(seconds).median;
 }
 

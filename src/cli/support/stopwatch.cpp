@@ -29,7 +29,11 @@ Stopwatch::Lap Stopwatch::time(const std::function<void()>& work, double head_st
   c10::Event start(device_.type(), c10::EventFlag::BACKEND_DEFAULT);
   c10::Event end(device_.type(), c10::EventFlag::BACKEND_DEFAULT);
   const c10::Stream stream = c10::impl::VirtualGuardImpl(device_.type()).getStream(device_);
-  for (double busy = 0.0; busy <= head_start; busy += sweep_seconds_) other_data_.zero_();
+  double busy = 0.0;
+  while (busy <= head_start) {
+    other_data_.zero_();
+    busy += sweep_seconds_;
+  }
   start.record(stream);
   const double host_seconds = time_of(work);
   end.record(stream);

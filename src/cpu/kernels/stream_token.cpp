@@ -1,8 +1,9 @@
 // Streaming: one token at one head. P and C are read once and C is written once, in strips of columns whose part of
 // v and o stays in registers.
+#include "cpu/stream_token.hpp"
+
 #include "cpu/kernels/simd.hpp"
 #include "cpu/kernels/table.hpp"
-#include "cpu/stream_token.hpp"
 
 namespace mhla::cpu::MHLA_ISA {
 namespace {

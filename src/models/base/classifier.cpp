@@ -48,6 +48,7 @@ std::vector<nn::AttentionKind> attention_per_layer(const ClassifierOptions& opti
     throw Error(
         fmt::format("attention has {} entries; it must have one, or one for each of the {} layers", given, depth));
   std::vector<nn::AttentionKind> kinds;
+  kinds.reserve(static_cast<std::size_t>(depth));
   for (std::int64_t layer = 0; layer < depth; ++layer)
     kinds.push_back(nn::parse_attention_kind(options.attention[static_cast<std::size_t>(given == 1 ? 0 : layer)]));
   return kinds;

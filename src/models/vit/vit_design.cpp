@@ -26,6 +26,7 @@ std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; 
 
 std::vector<std::string> vit_names() {
   std::vector<std::string> names;
+  names.reserve(kSizes.size());
   for (const Size& size : kSizes) names.emplace_back(size.name);
   return names;
 }

@@ -32,6 +32,7 @@ std::int64_t stage_blocks(std::size_t stage, std::int64_t blocks) { return stage
 
 std::vector<std::string> vlt_names() {
   std::vector<std::string> names;
+  names.reserve(kSizes.size());
   for (const Size& size : kSizes) names.emplace_back(size.name);
   return names;
 }

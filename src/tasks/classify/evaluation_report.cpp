@@ -44,6 +44,7 @@ std::vector<std::string> attention_header() {
 
 std::vector<std::vector<std::string>> attention_rows(const std::vector<models::LayerStatistics>& layers) {
   std::vector<std::vector<std::string>> rows;
+  rows.reserve(layers.size());
   for (const models::LayerStatistics& row : layers)
     rows.push_back({std::to_string(row.layer), std::to_string(row.tokens), fmt::format("{:.1f}", row.rank),
                     fmt::format("{:.1f}", row.effective_rank), fmt::format("{:.3f}", row.entropy),

@@ -32,7 +32,8 @@ data::Normalization measured_normalization(const data::ImageSource& source) {
       sum[p % 3] += value;
       square[p % 3] += value * value;
     }
-    pixels += static_cast<double>(image.rgb.size() / 3);
+    const std::size_t of_image = image.rgb.size() / 3;
+    pixels += static_cast<double>(of_image);
   }
   data::Normalization result;
   if (pixels == 0.0) throw Error("none of the training images looked at can be read");

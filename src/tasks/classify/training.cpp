@@ -101,8 +101,8 @@ train::Facts facts_of(const ClassifyRun& run) {
 
 train::TrainerOptions trainer_options(const ClassifyRun& run) {
   const TrainClassifyOptions& given = run.options;
-  const auto per_epoch = static_cast<double>(run.images.training->batches() / given.accumulate);
-  const auto steps = std::max<std::int64_t>(1, std::llround(run.recipe.epochs * per_epoch));
+  const std::int64_t per_epoch = run.images.training->batches() / given.accumulate;
+  const auto steps = std::max<std::int64_t>(1, std::llround(run.recipe.epochs * static_cast<double>(per_epoch)));
   const auto warmup = given.warmup.value_or(
       std::min(std::llround(run.recipe.warmup_epochs * per_epoch), static_cast<long long>(steps / 5)));
   if (warmup > steps) throw UsageError(fmt::format("--warmup is {}, but the run has {} steps", warmup, steps));
