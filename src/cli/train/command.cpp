@@ -21,7 +21,7 @@ int run_train_classify(const TrainClassify& given) {
   use_threads(options.threads);
   const auto communicator = train::make_communicator();
   const at::Device device = choose_device(options.device, communicator->local_rank());
-  const tasks::Place place{device, device_name(device), uses_bf16(options.amp, device)};
+  const tasks::TrainingDevice place{device, device_name(device), uses_bf16(options.amp, device)};
   const tasks::TrainedClassifier trained = tasks::train_classifier(options, place, *communicator, output.text());
   if (communicator->leads())
     output.json({{"finished", trained.finished},

@@ -83,7 +83,7 @@ Vlt::Stage Vlt::make_stage(const VltDesign::Stage& stage, std::int64_t next_widt
 }
 
 at::Tensor Vlt::run(const at::Tensor& images,
-                    const std::function<bool(VltBlock&, const at::Tensor&, const Place&)>& visit) {
+                    const std::function<bool(VltBlock&, const at::Tensor&, const BlockPosition&)>& visit) {
   check_images(images);
   at::Tensor image = stem_->forward(images.contiguous(at::MemoryFormat::ChannelsLast));
   at::Tensor x, drop;
@@ -136,7 +136,7 @@ at::Tensor Vlt::attention_matrix(const at::Tensor& images, std::int64_t layer) {
   check_layer(layer);
   const torch::NoGradGuard no_gradient;
   at::Tensor weights;
-  run(images, [&](VltBlock& block, const at::Tensor& x, const Place& place) {
+  run(images, [&](VltBlock& block, const at::Tensor& x, const BlockPosition& place) {
     if (place.layer != layer) return true;
     weights = block.attention_weights(x, place.grid, place.rotary);
     return false;

@@ -37,14 +37,14 @@ class Vlt : public Classifier {
     torch::nn::Conv2d reduction = nullptr;  // none in the last stage
     torch::nn::BatchNorm2d norm = nullptr;
   };
-  struct Place {
+  struct BlockPosition {
     std::int64_t layer;
     nn::Grid grid;
     const fused::RotaryTables& rotary;
   };
   // Runs the stages; `visit` is told of each block and its input before the block runs, and may stop there.
   at::Tensor run(const at::Tensor& images,
-                 const std::function<bool(VltBlock&, const at::Tensor&, const Place&)>& visit);
+                 const std::function<bool(VltBlock&, const at::Tensor&, const BlockPosition&)>& visit);
   Stage make_stage(const VltDesign::Stage& stage, std::int64_t next_width, torch::nn::Module& parent);
 
   torch::nn::Sequential stem_;

@@ -38,7 +38,7 @@ std::string command_line() {
 struct ClassifyRun {
   const TrainClassifyOptions& options;
   ClassifyRecipe recipe;
-  const Place& place;
+  const TrainingDevice& place;
   std::ostream& text;
   ClassifyImages images;
   std::shared_ptr<models::Classifier> model;
@@ -177,7 +177,7 @@ io::Json stored_results(const std::filesystem::path& path) {
 
 }  // namespace
 
-TrainedClassifier train_classifier(const TrainClassifyOptions& options, const Place& place,
+TrainedClassifier train_classifier(const TrainClassifyOptions& options, const TrainingDevice& place,
                                    train::Communicator& communicator, std::ostream& text) {
   at::globalContext().setBenchmarkCuDNN(true);  // every batch has the same sizes: let it choose its kernels once
   ClassifyRecipe recipe = resolve_recipe(options);

@@ -12,7 +12,7 @@
 namespace mhla::tasks {
 
 // Where it runs.
-struct Place {
+struct TrainingDevice {
   at::Device device = at::kCPU;
   std::string name{};  // for the report, and to know the device's peak
   bool bf16 = false;   // matrix products
@@ -28,7 +28,7 @@ struct TrainedClassifier {
 };
 
 // Every process of `communicator` calls it; the first one writes files and `text`.
-TrainedClassifier train_classifier(const TrainClassifyOptions& options, const Place& place,
+TrainedClassifier train_classifier(const TrainClassifyOptions& options, const TrainingDevice& place,
                                    train::Communicator& communicator, std::ostream& text);
 
 }  // namespace mhla::tasks
