@@ -19,9 +19,14 @@ if(MHLA_CCACHE)
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_DEPEND=1 ${MHLA_CCACHE})
 endif()
 
-# Torch's headers take 14 seconds to parse, and this code only calls into libraries: few compilations, at a modest level.
-function(mhla_parse_torch_once target)
+# Headers take longer to read than the code that follows them: a few files together are one compilation.
+function(mhla_compile_together target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
+endfunction()
+
+# Torch's headers take 14 seconds to read, and this code only calls into libraries: at a modest level.
+function(mhla_parse_torch_once target)
+  mhla_compile_together(${target})
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
 endfunction()
 

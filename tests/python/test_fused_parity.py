@@ -1,4 +1,4 @@
-"""Parity with the authors' models where the operator and the fused operators work together (tests/data)."""
+"""Parity with the authors' models where the operator and the fused operators work together (tests/parity)."""
 
 import json
 import struct
@@ -18,7 +18,7 @@ class Case:
     """One file: inputs, parameters and expected outputs by name."""
 
     def __init__(self, name, device):
-        data = (Path(__file__).parents[1] / "data" / f"{name}.safetensors").read_bytes()
+        data = (Path(__file__).parents[1] / "parity" / f"{name}.safetensors").read_bytes()
         (header_size,) = struct.unpack("<Q", data[:8])
         header = json.loads(data[8 : 8 + header_size])
         self.config = json.loads(header.pop("__metadata__")["config"])

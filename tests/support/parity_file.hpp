@@ -1,4 +1,4 @@
-// Reads float32 tensors of the parity cases in tests/data. Those files are ours and well formed: no checks beyond the
+// Reads float32 tensors of the parity cases in tests/parity. Those files are ours and well formed: no checks beyond the
 // name.
 #pragma once
 
