@@ -4,8 +4,8 @@ import pytest
 import torch
 
 import fused_oracle as oracle
-from mhla import fused
 from fused_oracle import LIMITS, randn, relative_rms
+from mhla import fused
 
 DTYPES = [torch.float64, *LIMITS]
 

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from mhla import fused
 from fused_oracle import randn
+from mhla import fused
 
 
 def leaf(*shape, seed=0, device="cpu"):

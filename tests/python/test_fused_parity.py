@@ -8,8 +8,8 @@ import torch
 from torch.nn import functional
 
 import mhla
-from mhla import fused
 from fused_oracle import relative_rms
+from mhla import fused
 
 LIMIT = 1e-5
 

@@ -1,4 +1,4 @@
-"""tools/include_graph.py: src/ is a house. No floor includes one above it, no folders include each other in a circle."""
+"""tools/include_graph.py: no floor of src/ includes one above it, no folders include each other in a circle."""
 
 import pathlib
 import subprocess
