@@ -32,6 +32,8 @@ def main() -> int:
     parser.add_argument("--program", default=ROOT / "build/release/bin/mhla", help="the program; default %(default)s")
     parser.add_argument("--check", action="store_true", help="write nothing; fail if a table is out of date")
     arguments = parser.parse_args()
+    if not pathlib.Path(arguments.program).is_file():
+        parser.error(f"--program is {arguments.program}, which does not exist; `make demo` builds it")
     printed = subprocess.run([arguments.program, "docs"], check=True, capture_output=True, text=True).stdout
     tables = dict(BLOCK.findall(printed))
     unused = set(tables)

@@ -163,6 +163,8 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="change nothing; say what is wrong")
     parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parents[1], help="of the project")
     options = parser.parse_args()
+    if not any((options.root / folder).is_dir() for folder in ("src", "include")):
+        parser.error(f"--root is {options.root}, where there is no src/ and no include/")
     folders = folder_edges(options.root)
     found = faults(folders)
     picture = options.root / "docs/images/floors.svg"
