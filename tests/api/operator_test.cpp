@@ -313,6 +313,53 @@ TEST(Operator, CausalHeadsOfWholeTilesMatchTheReference) {
     }
 }
 
+// Sums of keys, mixed or not, and denominators beyond the largest half, 65,504; gradients of a size that half can hold.
+TEST(Operator, SumsOfKeysBeyondTheLargestHalfMatchTheReference) {
+  struct Form {
+    Partition partition;
+    std::int64_t batch, heads, key_dim, value_dim;
+    Masking masking;
+    Algorithm algorithm;
+    bool separate;
+  };
+  using enum Masking;
+  using enum Algorithm;
+  const std::vector<Form> forms = {
+      {Partition::line(256, 64), 2, 2, 64, 64, none, summary, false},
+      {Partition::line(256, 64), 2, 2, 128, 64, none, summary, false},
+      {Partition::grid({16, 8}, {2, 1}), 2, 34, 64, 64, none, summary, false},
+      {Partition::grid({16, 8}, {2, 1}), 4, 34, 32, 32, none, summary, false},
+      {Partition::line(250, 50), 1, 2, 24, 40, none, summary, false},
+      {Partition::line(250, 50), 1, 2, 24, 40, none, summary, true},
+      {Partition::line(256, 64), 1, 2, 64, 64, block_causal, summary, false},
+      {Partition::line(250, 50), 1, 2, 64, 64, token_causal, summary, false},
+      {Partition::grid({16, 16}, {4, 4}), 2, 2, 64, 64, none, dense, false},
+      {Partition::line(250, 50), 1, 2, 24, 40, token_causal, dense, false},
+  };
+  unsigned seed = 5900;
+  for (const Form& form : forms) {
+    Problem p = base_problem(form.partition);
+    p.dtype = DType::f16;
+    p.batch = form.batch;
+    p.heads = p.kv_heads = form.heads;
+    p.key_dim = form.key_dim;
+    p.value_dim = form.value_dim;
+    p.options.masking = form.masking;
+    p.options.algorithm = form.algorithm;
+    p.options.feature_eps = 0;
+    p.separate_denominator = form.separate;
+    OperatorCase c(p, seed);
+    std::mt19937 random(seed++);
+    std::uniform_real_distribution<double> around_one(0.5, 1.5);
+    std::normal_distribution<double> normal;
+    c.q.fill([&] { return 0.01 * around_one(random); });
+    c.k.fill([&] { return 2000 * around_one(random); });
+    c.d_o.fill([&] { return 1024 * normal(random); });
+    if (form.separate) c.q_den = c.q, c.k_den = c.k;
+    expect_matches_reference(c, 2e-3);
+  }
+}
+
 TEST(Operator, HeadsWiderThanTheKernelsAreRefusedByName) {
   Problem p = base_problem(Partition::line(70, 33));
   p.value_dim = test_device() == Device::cuda ? 257 : 4097;

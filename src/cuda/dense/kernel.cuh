@@ -281,7 +281,7 @@ struct DenseKernel {
   // ---- result
 
   __device__ void multiply_pairs(T (&acc)[1][kN][4], T (&sums)[4], T (&pairs)[1][kPairs][4], const Stage& stage) {
-    const auto ones = Math::column([](int) { return T(1); });
+    const auto ones = Math::ones();
 #pragma unroll
     for (int k = 0; k < kOthers; k += Math::kStep) {
       const typename Math::A fragment = Math::chain(&pairs[0][k / 8]);

@@ -169,7 +169,7 @@ struct ReadoutKernel {
     multiply<Math, false, !kTransposed, kDepth, kXPitch, kWPitch>(
         sums.acc, x, Grid::row(), floor, memory.W, Grid::column(), [&](int k, const auto& fragments) {
           if (args.z == nullptr) return;
-          typename Math::B column;
+          typename Math::Column column;
           if constexpr (Math::kColumnBesideTile && !kTransposed) {
             Math::load_column(column, memory.W + kWidth, kOutPitch, k);
           } else {
@@ -243,7 +243,7 @@ struct ReadoutKernel {
           acc, memory.pairs, Grid::row(), NoFloor{}, memory.rest, Grid::column(),
           [&](int, const auto& fragments) {
             if (args.z == nullptr) return;
-            const auto ones = Math::column([](int) { return T(1); });
+            const auto ones = Math::ones();
 #pragma unroll
             for (int i = 0; i < Grid::kM; ++i) Math::mma(sums.inner_dot[i][0], fragments[i], ones);
           },

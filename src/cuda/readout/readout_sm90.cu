@@ -229,14 +229,40 @@ __device__ void multiply(float (&acc)[32], const std::uint32_t (&a)[kSteps][4], 
   pin(acc);
 }
 
+// z~ of a block as columns, one per step of a product. Columns that stay float are read anew for every tile: they would
+// take too many registers.
+template <typename F>
+struct Columns {
+  using Math = HalfMath<typename F::E>;
+  typename Math::Column z[F::kSteps];
+
+  __device__ static auto column(const float* vector, int k) {
+    return Math::column([&](int j) { return vector[k * 16 + j]; });
+  }
+  __device__ void load(const float* vector) {
+    if constexpr (!Math::kFloatColumn) {
+#pragma unroll
+      for (int k = 0; k < F::kSteps; ++k) z[k] = column(vector, k);
+    }
+  }
+  __device__ auto get(const float* vector, int k) const {
+    if constexpr (Math::kFloatColumn) {
+      return column(vector, k);
+    } else {
+      return z[k];
+    }
+  }
+};
+
 // factor / (q . z~ scale + eps) for this lane's two rows.
 template <typename F>
-__device__ void divide(float (&factor)[2], const std::uint32_t (&a)[F::kSteps][4],
-                       const typename HalfMath<typename F::E>::B (&z)[F::kSteps], const Shape& shape) {
+__device__ void divide(float (&factor)[2], const std::uint32_t (&a)[F::kSteps][4], const Columns<F>& z,
+                       const float* vector, const Shape& shape) {
   using Math = HalfMath<typename F::E>;
   float dot[4] = {0, 0, 0, 0};
 #pragma unroll
-  for (int k = 0; k < F::kSteps; ++k) Math::mma(dot, typename Math::A{{a[k][0], a[k][1], a[k][2], a[k][3]}}, z[k]);
+  for (int k = 0; k < F::kSteps; ++k)
+    Math::mma(dot, typename Math::A{{a[k][0], a[k][1], a[k][2], a[k][3]}}, z.get(vector, k));
 #pragma unroll
   for (int half = 0; half < 2; ++half)
     factor[half] /= Math::column_sum(dot, half) * static_cast<float>(shape.scale) + static_cast<float>(shape.eps);
@@ -307,15 +333,15 @@ __device__ void store_tile(const Memory<F>& memory, const Params<typename F::E>&
 // One tile, from its stage into its stage.
 template <typename F>
 __device__ void read_out_tile(const Memory<F>& memory, const Params<typename F::E>& p, std::uint32_t W,
-                              const float* vector, const typename HalfMath<typename F::E>::B (&z)[F::kSteps],
-                              const PairFeature<typename F::E>& feature, int stage, const Rows& rows) {
+                              const float* vector, const Columns<F>& z, const PairFeature<typename F::E>& feature,
+                              int stage, const Rows& rows) {
   using E = typename F::E;
   const ReadoutArgs<E>& args = p.args;
   const std::uint32_t x = shared_address(memory.x(stage)), raw = x + static_cast<std::uint32_t>(memory.raw_offset());
   std::uint32_t a[F::kSteps][4];
   load_features(a, x, memory.box_bytes, rows, feature);
   float factor[2] = {static_cast<float>(args.factor), static_cast<float>(args.factor)};
-  if (!F::kTransposed && args.z != nullptr) divide<F>(factor, a, z, args.shape);
+  if (!F::kTransposed && args.z != nullptr) divide(factor, a, z, vector, args.shape);
   float coefficient[2] = {static_cast<float>(args.rank_one_factor), static_cast<float>(args.rank_one_factor)};
   if (args.coefficient) {
     coefficient[0] *= memory.small->coefficients[stage][rows.first + (rows.lane >> 2)];
@@ -342,7 +368,6 @@ __device__ void read_out_tile(const Memory<F>& memory, const Params<typename F::
 
 template <typename F>
 __device__ void read_out(const Memory<F>& memory, const Params<typename F::E>& p) {
-  using Math = HalfMath<typename F::E>;
   const PairFeature<typename F::E> feature(p.args.x_feature);
   const Rows rows(p.boxes);
   const int first = static_cast<int>(blockIdx.x), step = static_cast<int>(gridDim.x);
@@ -352,11 +377,8 @@ __device__ void read_out(const Memory<F>& memory, const Params<typename F::E>& p
     wait(memory.small->matrix_full + matrix.at, matrix.parity);
     const float* const vector = memory.small->vectors[matrix.at];
     const std::uint32_t W = shared_address(memory.matrix(matrix.at));
-    typename Math::B z[F::kSteps];
-    if (!F::kTransposed && p.args.z != nullptr && next < p.boxes.tiles) {
-#pragma unroll
-      for (int k = 0; k < F::kSteps; ++k) z[k] = Math::column([&](int j) { return vector[k * 16 + j]; });
-    }
+    Columns<F> z;
+    if (!F::kTransposed && p.args.z != nullptr && next < p.boxes.tiles) z.load(vector);
     for (int tile = 0; tile < p.boxes.tiles; ++tile, turn.next(p.stages)) {
       if (next-- > 0) continue;
       next = kGroups - 1;

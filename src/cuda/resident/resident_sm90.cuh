@@ -129,7 +129,7 @@ template <typename E>
 __device__ void summarize(const Memory& memory, int b, unsigned n, unsigned step, int tiles, int warp, bool paired,
                           float factor, const PairFeature<E>& feature) {
   using Math = HalfMath<E>;
-  const auto ones = Math::column([](int) { return 1.0F; });
+  const auto ones = Math::ones();
   float acc[32], sums[4] = {0, 0, 0, 0};
   for (int tile = 0; tile < tiles; ++tile, n += step) {
     memory.ring.wait_for(n);

@@ -97,7 +97,7 @@ __global__ __launch_bounds__(
     }
     const auto add_sums = [&](int k, const auto& fragments) {
       if (!summing) return;
-      typename Math::B column;
+      typename Math::Column column;
       if constexpr (Math::kColumnBesideTile) {
         Math::load_column(column, tile + Kernel::kTileElements + kWidth, kRowPitch, k);
       } else {
@@ -142,18 +142,17 @@ __global__ __launch_bounds__(
       args.final_S[state_row * size + at] = before + value;
     });
   }
-  // Features of padding are not zero for every map.
+  // Features of padding are not zero for every map, and their products may be infinite.
 #pragma unroll
   for (int i = 0; i < Grid::kM; ++i)
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int m = m0 + Grid::row() + i * 16 + half * 8 + (lane_id() >> 2);
-      const T factor = m < shape.key_dim ? static_cast<T>(args.factor) : T(0);
+      const auto factor = static_cast<T>(args.factor);
 #pragma unroll
-      for (int j = 0; j < Grid::kN; ++j) {
-        acc[i][j][half * 2] *= factor;
-        acc[i][j][half * 2 + 1] *= factor;
-      }
+      for (int j = 0; j < Grid::kN; ++j)
+#pragma unroll
+        for (int e = half * 2; e < half * 2 + 2; ++e) acc[i][j][e] = m < shape.key_dim ? acc[i][j][e] * factor : T(0);
     }
   copy_wait<0>();
   __syncthreads();

@@ -9,6 +9,7 @@
 //   load_b<kTransposed>    two neighbouring n8 tiles, from a tile stored [n][k], or [k][n] when transposed
 //   clamp                  max(x, floor) over a fragment: phi where it is the identity or relu
 //   chain                  accumulators of a product, rounded to elements, as the A of the next one
+//   column, ones           a vector as the B of a product; column_sum() of what mma() makes of it, in full precision
 #pragma once
 
 #include "cuda/support/element.cuh"
@@ -81,10 +82,72 @@ struct HalfMath {
     return {{pack(c[0][0], c[0][1]), pack(c[0][2], c[0][3]), pack(c[1][0], c[1][1]), pack(c[1][2], c[1][3])}};
   }
 
-  // A column vector as the B of one n8 tile: value(k) in the first column, zeros elsewhere. What rounding to an element
-  // loses sits in the second column, so that the sum of the two has the precision of the accumulator.
+  // Half has few exponents, so sums and gradients of denominators would overflow as elements: its columns stay float,
+  // those of a lane's elements of A, and mma() with one is sums of products.
+  static constexpr bool kFloatColumn = std::is_same_v<E, __half>;
+  struct FloatColumn {
+    float x[4];
+  };
+  using Column = std::conditional_t<kFloatColumn, FloatColumn, B>;
+
   template <typename Value>
-  __device__ static B column(Value&& value) {
+  __device__ static Column column(Value&& value) {
+    if constexpr (kFloatColumn) {
+      const int k = (lane_id() & 3) * 2;
+      return {{value(k), value(k + 1), value(k + 8), value(k + 9)}};
+    } else {
+      return two_columns(value);
+    }
+  }
+  __device__ static B ones() {
+    return two_columns([](int) { return 1.0F; });
+  }
+  __device__ static void mma(float (&c)[4], const A& a, const FloatColumn& column) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const auto& pair = reinterpret_cast<const E(&)[2]>(a.r[i]);
+#pragma unroll
+      for (int n = 0; n < 2; ++n) c[i % 2 * 2] += to_accumulator(pair[n]) * column.x[i / 2 * 2 + n];
+    }
+  }
+  // The same from memory: beside a tile [k][n], in the 16 bytes that keep its rows apart.
+  static constexpr bool kColumnBesideTile = true;
+  __device__ static void put_column(E* at, float value) {
+    if constexpr (kFloatColumn) {
+      *reinterpret_cast<float*>(at) = value;
+    } else {
+      const float high = to_accumulator(to_element<E>(value));
+      *reinterpret_cast<uint4*>(at) = make_uint4(pack(high, value - high), 0, 0, 0);
+    }
+  }
+  __device__ static void load_column(Column& column, const E* at, int pitch, int k) {
+    if constexpr (kFloatColumn) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        column.x[i] = *reinterpret_cast<const float*>(at + (k + (lane_id() & 3) * 2 + i / 2 * 8 + i % 2) * pitch);
+    } else {
+      asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0,%1}, [%2];"
+                   : "=r"(column.r[0]), "=r"(column.r[1])
+                   : "r"(shared_address(at + (k + (lane_id() & 15)) * pitch))
+                   : "memory");
+    }
+  }
+  // Sums of the product with column() or ones(), for rows l / 4 and l / 4 + 8, valid in every lane.
+  __device__ static float column_sum(const float (&c)[4], int half) {
+    float own = c[half * 2] + c[half * 2 + 1];
+    if constexpr (kFloatColumn) {
+      own += __shfl_xor_sync(0xffffffffu, own, 1);
+      return own + __shfl_xor_sync(0xffffffffu, own, 2);
+    } else {
+      return __shfl_sync(0xffffffffu, own, lane_id() & ~3);
+    }
+  }
+
+ private:
+  // A vector as the B of one n8 tile: value(k) in the first column, zeros elsewhere. What rounding to an element loses
+  // sits in the second column, so that the sum of the two has the precision of the accumulator.
+  template <typename Value>
+  __device__ static B two_columns(Value&& value) {
     const int lane = lane_id();
     const int n = lane >> 2;
     B b{{0, 0}};
@@ -100,25 +163,6 @@ struct HalfMath {
     }
     return b;
   }
-  // The same from memory: the two columns beside a tile [k][n], in the 16 bytes that keep its rows apart.
-  static constexpr bool kColumnBesideTile = true;
-  __device__ static void put_column(E* at, float value) {
-    const float high = to_accumulator(to_element<E>(value));
-    *reinterpret_cast<uint4*>(at) = make_uint4(pack(high, value - high), 0, 0, 0);
-  }
-  __device__ static void load_column(B& b, const E* at, int pitch, int k) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0,%1}, [%2];"
-                 : "=r"(b.r[0]), "=r"(b.r[1])
-                 : "r"(shared_address(at + (k + (lane_id() & 15)) * pitch))
-                 : "memory");
-  }
-  // Sums of the product with column(), for rows l / 4 and l / 4 + 8, valid in every lane.
-  __device__ static float column_sum(const float (&c)[4], int half) {
-    const float own = c[half * 2] + c[half * 2 + 1];
-    return __shfl_sync(0xffffffffu, own, lane_id() & ~3);
-  }
-
- private:
   template <bool kTransposed>
   __device__ static void load_matrices(std::uint32_t (&r)[4], const E* at) {
     if constexpr (kTransposed) {
@@ -167,6 +211,7 @@ struct Tf32Math {
   struct B {
     float r[2];
   };
+  using Column = B;
 
   template <bool kTransposed>
   __device__ static void load_a(A& a, const float* tile, int pitch, int m, int k) {
@@ -213,6 +258,9 @@ struct Tf32Math {
     }
     return b;
   }
+  __device__ static B ones() {
+    return column([](int) { return 1.0F; });
+  }
   __device__ static float column_sum(const float (&c)[4], int half) {
     const float own = c[half * 2] + c[half * 2 + 1];
     return __shfl_sync(0xffffffffu, own, lane_id() & ~3);
@@ -239,6 +287,7 @@ struct ExactMath {
   struct B {
     T r[kStep][2];
   };
+  using Column = B;
 
   template <bool kTransposed>
   __device__ static void load_a(A& a, const T* tile, int pitch, int m, int k) {
@@ -285,6 +334,9 @@ struct ExactMath {
       b.r[k][1] = T(0);
     }
     return b;
+  }
+  __device__ static B ones() {
+    return column([](int) { return T(1); });
   }
   __device__ static T column_sum(const T (&c)[4], int half) {
     return __shfl_sync(0xffffffffu, c[half * 2], lane_id() & ~3);
