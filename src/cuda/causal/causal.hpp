@@ -11,7 +11,7 @@ namespace mhla::cuda {
 
 // Heads whose summaries need not leave the chip: up to 32 blocks, keys of 128 columns.
 //
-//   out_i = factor x_i^T T_i + inner_factor m[i, i] sum_{o visible} (x_i . y_o) rest_o
+//   out_i = factor (x_i^T T_i + pair_factor m[i, i] sum_{o visible} (x_i . y_o) rest_o)
 //   T_i = sum_{e before i} m[i, e] S_e,  S_e = summary_factor sum_{t in e} y_t rest_t^T
 //
 //   o   x = q  y = k  rest = v   S and T are S and S~
@@ -22,7 +22,7 @@ struct CausalHeadArgs {
   bool reversed = false;  // the last block comes first, and m is transposed
   TokenTensor<const E> x{}, y{}, rest{};
   TokenTensor<E> out{};  // null, always where reversed: only S and T are wanted
-  double summary_factor = 1, factor = 1, inner_factor = 1;
+  double summary_factor = 1, factor = 1, pair_factor = 1;
   E* summaries = nullptr;  // S, one row per (sequence, head, block) of the stores; null: neither is wanted
   E* mixtures = nullptr;   // T
 };

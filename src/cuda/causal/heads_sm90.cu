@@ -297,7 +297,7 @@ bool causal_heads(const CausalHeadArgs<E>& args, cudaStream_t stream) {
   find_boxes(shape, boxes);
   p.summary_factor = static_cast<float>(args.summary_factor);
   p.factor = static_cast<float>(args.factor);
-  p.pair_factor = args.factor != 0 ? static_cast<float>(args.inner_factor / args.factor) : 0;
+  p.pair_factor = static_cast<float>(args.pair_factor);
   p.blocks = shape.uniform.blocks;
   p.parts = shape.value_dim / kNarrowColumns / kCluster;
   p.units = shape.sequences * heads * p.parts;

@@ -23,10 +23,9 @@ template <typename E>
 struct Params {
   CUtensorMap x, y, rest;
   CausalHeadArgs<E> args;
-  float summary_factor, factor;
-  float pair_factor;  // what `factor` does not make up for
-  int units;          // each a head and the columns of a cluster
-  int parts;          // units of a head
+  float summary_factor, factor, pair_factor;
+  int units;  // each a head and the columns of a cluster
+  int parts;  // units of a head
   int blocks;
 };
 

@@ -198,7 +198,7 @@ class Backward {
                        .transposed = true,
                        .factor = shape.scale / store_factor<E>(shape),
                        .out = token_tensor<E>(args.d_q, shape.key_dim),
-                       .inner_factor = shape.scale,
+                       .pair_factor = store_factor<E>(shape),
                        .vector = joint() ? own_vector : nullptr,
                        .coefficient = joint() ? coefficient() : TokenScalars<const T>{},
                        .rank_one_factor = shape.scale,
@@ -222,7 +222,7 @@ class Backward {
                        .x_feature = shape.feature,
                        .W = m_.dS,
                        .out = token_tensor<E>(args.d_v, shape.value_dim),
-                       .inner_factor = shape.scale};
+                       .pair_factor = shape.scale};
     if (c_.token_causal()) {
       d_v.y = c_.q;
       d_v.y_feature = shape.feature;
@@ -238,7 +238,7 @@ class Backward {
                        .W = m_.dS,
                        .transposed = true,
                        .out = token_tensor<E>(args.d_k, shape.key_dim),
-                       .inner_factor = shape.scale,
+                       .pair_factor = shape.scale,
                        .vector = joint() ? m_.dz : nullptr,
                        .raw = c_.k,
                        .raw_feature = shape.feature};

@@ -36,7 +36,7 @@ class Forward {
       out.y = c_.k;
       out.y_feature = shape.feature;
       out.rest = c_.v;
-      out.inner_factor = shape.scale;
+      out.pair_factor = store_factor<E>(shape);
     }
     read_out<Math>(out, c_.stream);
   }
@@ -67,7 +67,7 @@ class Forward {
                             .out = token_tensor<E>(args.o, shape.value_dim),
                             .summary_factor = store,
                             .factor = shape.scale / store,
-                            .inner_factor = shape.scale,
+                            .pair_factor = store,
                             .summaries = keeping ? c_.S : nullptr,
                             .mixtures = keeping ? c_.mixed : nullptr},
                            c_.stream);

@@ -94,8 +94,7 @@ __global__ __launch_bounds__(kThreads, 1) void causal_readout_kernel(const __gri
   const int group = warpgroup_id(), warp = static_cast<int>(threadIdx.x) / 32 % 4, lane = lane_id();
   const int slice = group % p.together;
   const auto factor = static_cast<float>(args.factor);
-  // What `factor` does not make up for.
-  const auto pair_factor = args.factor != 0 ? static_cast<float>(args.inner_factor / args.factor) : 0.0F;
+  const auto pair_factor = static_cast<float>(args.pair_factor);
   int turn = 0;
   for (int number = first; number < p.items;
        number += step, ++turn, tiles.first += static_cast<unsigned>(tiles.count())) {

@@ -186,7 +186,7 @@ struct ReadoutKernel {
     if constexpr (kInnerApart) {
       return args.of_queries ? T(1) : weight;
     } else {
-      return weight * static_cast<T>(args.inner_factor / args.factor);
+      return weight * static_cast<T>(args.pair_factor);
     }
   }
 
@@ -298,8 +298,8 @@ struct ReadoutKernel {
 
   __device__ T denominator(const Sums& sums, int i, int half) const {
     T sum = Math::column_sum(sums.dot[i][0], half);
-    if constexpr (kPairs) {  // weighted for a sum that is multiplied by args.factor
-      sum += Math::column_sum(sums.inner_dot[i][0], half) * static_cast<T>(args.factor / args.inner_factor);
+    if constexpr (kPairs) {  // weighted as a part of the sum that args.factor multiplies
+      sum += Math::column_sum(sums.inner_dot[i][0], half) * static_cast<T>(1 / args.pair_factor);
     }
     return sum * static_cast<T>(shape.scale) + static_cast<T>(shape.eps);
   }
@@ -313,7 +313,7 @@ struct ReadoutKernel {
     for (int j = 0; j < Grid::kN; ++j)
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        const T pair_sum = sums.inner[i][j][half * 2 + e] * static_cast<T>(args.inner_factor);
+        const T pair_sum = sums.inner[i][j][half * 2 + e] * static_cast<T>(args.factor * args.pair_factor);
         sums.acc[i][j][half * 2 + e] += own_weight * pair_sum * inverse;
         if (summing && column + j * 8 + e < args.raw.dim)
           diagonal += pair_sum * args.raw_feature(to_accumulator(raw[column + j * 8 + e]));

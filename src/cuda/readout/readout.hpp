@@ -1,6 +1,6 @@
 // Readout of a matrix per block by the tokens of the block, and the products of token pairs inside causal blocks:
 //
-//   out_r = factor x_r^T W_b  +  inner_factor m[b, b] sum_{o visible} (x_r . y_o + g) rest_o
+//   out_r = factor (x_r^T W_b  +  pair_factor m[b, b] sum_{o visible} (x_r . y_o + g) rest_o)
 //
 // which is, by the choice of x, W, y and rest, the output and three of the gradients:
 //
@@ -31,7 +31,7 @@ struct ReadoutArgs {
   // Token pairs inside a token-causal block; y null: none.
   TokenTensor<const E> y{}, rest{};
   Feature y_feature{}, rest_feature{};
-  double inner_factor = 1;
+  double pair_factor = 1;     // not zero where z is given
   TokenScalars<const T> g{};  // by query token; null: zero
 
   // Denominator q . z~ + eps, computed here from z~ (sums of S~ rows), or given per token.
