@@ -22,11 +22,12 @@ struct BackwardParams {
   bool is_relu;
 };
 
-// Accumulators become zero where relu was.
-template <typename E>
-__device__ void mask(float (&acc)[32], std::uint32_t raw, int warp) {
+// Accumulators of a part become zero where relu was.
+template <bool kPaired, typename E>
+__device__ void mask(int part, float (&acc)[32], std::uint32_t raw, int warp) {
+  constexpr int kSteps = Parts<kPaired>::kSteps;
 #pragma unroll
-  for (int k = 0; k < 4; ++k) {
+  for (int k = part * kSteps; k < (part + 1) * kSteps; ++k) {
     std::uint32_t fragment[4];
     load_rows(fragment, raw, warp, k);
 #pragma unroll
@@ -111,7 +112,7 @@ __device__ void divide(const Memory& memory, const BackwardParams<E>& p, int i, 
 }
 
 // dq of one block's tiles from its mixture in slot i, which dS~_i then replaces; dz~_i.
-template <typename E>
+template <bool kPaired, typename E>
 __device__ void differentiate_queries(const Memory& memory, const BackwardParams<E>& p, int unit, int i, unsigned n,
                                       unsigned step, int group, int warp) {
   const Shape& shape = p.args.shape;
@@ -132,15 +133,18 @@ __device__ void differentiate_queries(const Memory& memory, const BackwardParams
       sync_warpgroup(group);
     }
     float acc[32];
+    const auto multiply = [&](int part) {
+      Parts<kPaired>::multiply(part, [&](int k, bool add) {
+        warpgroup_product<E, false, false>(acc, product_operand(dU + static_cast<std::uint32_t>(k * 32), 16),
+                                           slot_operand<false>(memory.slot(i), k), add);
+      });
+    };
     {
       std::uint32_t a[4][4];
       load_columns(a, q, warp, feature);
       product_fence();
       pin(acc);
-#pragma unroll
-      for (int k = 0; k < 4; ++k)
-        warpgroup_product<E, false, false>(acc, product_operand(dU + static_cast<std::uint32_t>(k * 32), 16),
-                                           slot_operand<false>(memory.slot(i), k), k > 0);
+      multiply(0);
       pin(d_mixed);
 #pragma unroll
       for (int k = 0; k < 4; ++k)
@@ -161,22 +165,32 @@ __device__ void differentiate_queries(const Memory& memory, const BackwardParams
       pin(acc);
       pin(d_mixed);
     }
-    memory.ring.release(n + 1);
 #pragma unroll
-    for (int j = 0; j < 8; ++j)
-#pragma unroll
-      for (int e = 0; e < 4; ++e) acc[j * 4 + e] *= factor;
-    if (normalize) {
-#pragma unroll
-      for (int j = 0; j < 8; ++j) {
-        const float2 z = *reinterpret_cast<const float2*>(memory.small->mixed_z[i] + j * 8 + column);
-#pragma unroll
-        for (int e = 0; e < 4; ++e) acc[j * 4 + e] += g[e / 2][j / 4] * scale * (e % 2 == 0 ? z.x : z.y);
+    for (int part = 0; part < Parts<kPaired>::kCount; ++part) {
+      if (part > 0) {
+        product_fence();
+        pin(acc);
+        multiply(part);
+        product_commit();
+        product_wait<0>();
+        pin(acc);
       }
+      if (part + 1 == Parts<kPaired>::kCount) memory.ring.release(n + 1);
+      Parts<kPaired>::for_each_tile(part, [&](int j) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) acc[j * 4 + e] *= factor;
+      });
+      if (normalize) {
+        Parts<kPaired>::for_each_tile(part, [&](int j) {
+          const float2 z = *reinterpret_cast<const float2*>(memory.small->mixed_z[i] + j * 8 + column);
+#pragma unroll
+          for (int e = 0; e < 4; ++e) acc[j * 4 + e] += g[e / 2][j / 4] * scale * (e % 2 == 0 ? z.x : z.y);
+        });
+      }
+      if (p.is_relu) mask<kPaired, E>(part, acc, q, warp);
+      if (part == 0) sync_warpgroup(group);  // q has been read by all, in both directions
+      Parts<kPaired>::template put<E>(part, q, warp, acc);
     }
-    if (p.is_relu) mask<E>(acc, q, warp);
-    sync_warpgroup(group);  // q has been read by all, in both directions
-    put_boxes<E>(q, kTileRows, warp * 16, acc);
     fence_shared_writes();
     sync_warpgroup(group);
     if (warp == 0 && lane == 0) {
@@ -260,7 +274,7 @@ __device__ void put_pairs(const Memory& memory, const BackwardParams<E>& p, int 
 }
 
 // dk and dv of one block's tiles from dS in slot e. dk leaves through the place of v, dv through that of k.
-template <typename E>
+template <bool kPaired, typename E>
 __device__ void differentiate_keys(const Memory& memory, const BackwardParams<E>& p, int unit, int e, unsigned n,
                                    unsigned step, int group, int warp) {
   const Shape& shape = p.args.shape;
@@ -272,40 +286,51 @@ __device__ void differentiate_keys(const Memory& memory, const BackwardParams<E>
     memory.ring.wait_for(n);
     memory.ring.wait_for(n + 1);
     float acc[32];
-    product_fence();
-    pin(acc);
-#pragma unroll
-    for (int k = 0; k < 4; ++k)
-      warpgroup_product<E, false, false>(acc, product_operand(v_tile + static_cast<std::uint32_t>(k * 32), 16),
-                                         slot_operand<false>(memory.slot(e), k), k > 0);
-    product_commit();
+    const auto start_d_k = [&](int part) {
+      product_fence();
+      pin(acc);
+      Parts<kPaired>::multiply(part, [&](int k, bool add) {
+        warpgroup_product<E, false, false>(acc, product_operand(v_tile + static_cast<std::uint32_t>(k * 32), 16),
+                                           slot_operand<false>(memory.slot(e), k), add);
+      });
+      product_commit();
+    };
+    start_d_k(0);
     std::uint32_t a[4][4];
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
       load_rows(a[k], k_tile, warp, k);
       feature.apply(a[k]);
     }
-    product_wait<0>();
-    pin(acc);
-    if (p.args.normalize) {
 #pragma unroll
-      for (int j = 0; j < 8; ++j) {
-        const float2 z = *reinterpret_cast<const float2*>(dz + j * 8 + column);
+    for (int part = 0; part < Parts<kPaired>::kCount; ++part) {
+      if (part > 0) start_d_k(part);
+      product_wait<0>();
+      pin(acc);
+      if (p.args.normalize) {
+        Parts<kPaired>::for_each_tile(part, [&](int j) {
+          const float2 z = *reinterpret_cast<const float2*>(dz + j * 8 + column);
 #pragma unroll
-        for (int x = 0; x < 4; ++x) acc[j * 4 + x] += x % 2 == 0 ? z.x : z.y;
+          for (int x = 0; x < 4; ++x) acc[j * 4 + x] += x % 2 == 0 ? z.x : z.y;
+        });
       }
+      if (p.is_relu) mask<kPaired, E>(part, acc, k_tile, warp);
+      // The columns of v that the next part needs are others.
+      Parts<kPaired>::template put<E>(part, v_tile, warp, acc);
     }
-    if (p.is_relu) mask<E>(acc, k_tile, warp);
-    put_boxes<E>(v_tile, kTileRows, warp * 16, acc);
 
-    product_fence();
-    pin(acc);
 #pragma unroll
-    for (int k = 0; k < 4; ++k) warpgroup_product<E, true>(acc, a[k], slot_operand<true>(memory.slot(e), k), k > 0);
-    product_commit();
-    product_wait<0>();
-    pin(acc);
-    put_boxes<E>(k_tile, kTileRows, warp * 16, acc);
+    for (int part = 0; part < Parts<kPaired>::kCount; ++part) {
+      product_fence();
+      pin(acc);
+      Parts<kPaired>::multiply(part, [&](int k, bool add) {
+        warpgroup_product<E, true>(acc, a[k], slot_operand<true>(memory.slot(e), k), add);
+      });
+      product_commit();
+      product_wait<0>();
+      pin(acc);
+      Parts<kPaired>::template put<E>(part, k_tile, warp, acc);
+    }
     fence_shared_writes();
     sync_warpgroup(group);
     if (warp == 0 && lane == 0) {
@@ -320,7 +345,7 @@ __device__ void differentiate_keys(const Memory& memory, const BackwardParams<E>
   }
 }
 
-template <typename E>
+template <typename E, bool kPaired>
 __global__ __launch_bounds__(kThreads, 1) void backward_kernel(const __grid_constant__ BackwardParams<E> p) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ unsigned char unaligned[];
@@ -354,7 +379,7 @@ __global__ __launch_bounds__(kThreads, 1) void backward_kernel(const __grid_cons
       if (p.args.pairs != nullptr) keep_slot(memory, scratch, e, warp % 4);
     });
     for_own_blocks(n, group, blocks, tiles, normalize ? 3 : 2, [&](int i, unsigned at, unsigned next) {
-      differentiate_queries<E>(memory, p, unit, i, at, next, group, warp % 4);
+      differentiate_queries<kPaired>(memory, p, unit, i, at, next, group, warp % 4);
     });
     sync_threads(kConsumers);
     float pairs[2][4] = {};
@@ -367,7 +392,7 @@ __global__ __launch_bounds__(kThreads, 1) void backward_kernel(const __grid_cons
     fence_shared_writes();
     sync_threads(kConsumers);
     for_own_blocks(n, group, blocks, tiles, 2, [&](int e, unsigned at, unsigned next) {
-      differentiate_keys<E>(memory, p, unit, e, at, next, group, warp % 4);
+      differentiate_keys<kPaired>(memory, p, unit, e, at, next, group, warp % 4);
     });
     end_unit(blocks);
   }
@@ -399,7 +424,8 @@ bool resident_backward(const ResidentBackwardArgs<E>& args, cudaStream_t stream)
   p.q = map(args.q), p.k = map(args.k), p.v = map(args.v), p.d_o = map(args.d_o);
   if (args.normalize) p.o = map(args.o);
   p.d_q = map(args.d_q), p.d_k = map(args.d_k), p.d_v = map(args.d_v);
-  launch("gradients of resident heads", resident::backward_kernel<E>,
+  launch("gradients of resident heads",
+         p.units.paired ? resident::backward_kernel<E, true> : resident::backward_kernel<E, false>,
          dim3(static_cast<unsigned>(std::min(p.units.count, multiprocessors()))), resident::kThreads,
          resident::kSharedBytes, stream, p);
   return true;

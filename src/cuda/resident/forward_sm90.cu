@@ -17,7 +17,7 @@ struct ForwardParams {
 };
 
 // o of one block's tiles from its mixture in slot i. A result leaves through the place its tile came in.
-template <typename E>
+template <bool kPaired, typename E>
 __device__ void read_out(const Memory& memory, const ForwardParams<E>& p, int unit, int i, unsigned n, unsigned step,
                          int group, int warp) {
   const Shape& shape = p.args.shape;
@@ -34,11 +34,15 @@ __device__ void read_out(const Memory& memory, const ForwardParams<E>& p, int un
       feature.apply(a[k]);
     }
     float acc[32];
-    product_fence();
-    pin(acc);
-#pragma unroll
-    for (int k = 0; k < 4; ++k) warpgroup_product<E, true>(acc, a[k], slot_operand<true>(memory.slot(i), k), k > 0);
-    product_commit();
+    const auto start = [&](int part) {
+      product_fence();
+      pin(acc);
+      Parts<kPaired>::multiply(part, [&](int k, bool add) {
+        warpgroup_product<E, true>(acc, a[k], slot_operand<true>(memory.slot(i), k), add);
+      });
+      product_commit();
+    };
+    start(0);
 
     // factor[row half][head of the unit]
     float factor[2][2];
@@ -62,13 +66,17 @@ __device__ void read_out(const Memory& memory, const ForwardParams<E>& p, int un
         factor[half][1] /= second * scale + static_cast<float>(shape.eps);
       }
     }
-    product_wait<0>();
-    pin(acc);
 #pragma unroll
-    for (int j = 0; j < 8; ++j)
+    for (int part = 0; part < Parts<kPaired>::kCount; ++part) {
+      if (part > 0) start(part);
+      product_wait<0>();
+      pin(acc);
+      Parts<kPaired>::for_each_tile(part, [&](int j) {
 #pragma unroll
-      for (int e = 0; e < 4; ++e) acc[j * 4 + e] *= factor[e / 2][j / 4];
-    put_boxes<E>(memory.ring.address(n), kTileRows, warp * 16, acc);
+        for (int e = 0; e < 4; ++e) acc[j * 4 + e] *= factor[e / 2][j / 4];
+      });
+      Parts<kPaired>::template put<E>(part, memory.ring.address(n), warp, acc);
+    }
     fence_shared_writes();
     sync_warpgroup(group);
     if (warp == 0 && lane == 0) {
@@ -81,7 +89,7 @@ __device__ void read_out(const Memory& memory, const ForwardParams<E>& p, int un
   }
 }
 
-template <typename E>
+template <typename E, bool kPaired>
 __global__ __launch_bounds__(kThreads, 1) void forward_kernel(const __grid_constant__ ForwardParams<E> p) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ unsigned char unaligned[];
@@ -110,7 +118,7 @@ __global__ __launch_bounds__(kThreads, 1) void forward_kernel(const __grid_const
   for (int unit = first; unit < p.units.count; unit += step) {
     summarize_and_mix<E>(memory, p, unit, n, group, warp, feature, blocks, tiles, p.args.normalize, [](int) {});
     for_own_blocks(n, group, blocks, tiles, 1, [&](int i, unsigned at, unsigned next) {
-      read_out<E>(memory, p, unit, i, at, next, group, warp % 4);
+      read_out<kPaired>(memory, p, unit, i, at, next, group, warp % 4);
     });
     end_unit(blocks);
   }
@@ -148,7 +156,7 @@ bool resident_forward(const ResidentForwardArgs<E>& args, cudaStream_t stream) {
   p.k = token_map(args.k, heads, shape.sequences, p.boxes);
   p.v = token_map(args.v, heads, shape.sequences, p.boxes);
   p.o = token_map(args.o, heads, shape.sequences, p.boxes);
-  launch("resident heads", resident::forward_kernel<E>,
+  launch("resident heads", p.units.paired ? resident::forward_kernel<E, true> : resident::forward_kernel<E, false>,
          dim3(static_cast<unsigned>(std::min(p.units.count, multiprocessors()))), resident::kThreads,
          resident::kSharedBytes, stream, p);
   return true;

@@ -5,7 +5,8 @@
 // piece of different slots lies in different banks, and a mixing over slots reads without conflicts.
 //
 // Four warpgroups take turns at blocks; a fifth, which gives its registers up, fetches tiles in the order of their use,
-// across blocks, stages and heads. Two heads of 32 columns are one of 64 whose summaries are zero off the diagonal.
+// across blocks, stages and heads. Two heads of 32 columns are one of 64 whose summaries are zero off the diagonal;
+// kernels for such pairs (kPaired) are compiled apart.
 #pragma once
 
 #include "cuda/resident/resident_sm90.hpp"
@@ -113,6 +114,39 @@ template <bool kRowsContract>
 __device__ std::uint64_t slot_operand(std::uint32_t slot, int k) {
   return product_operand(slot + static_cast<std::uint32_t>(kRowsContract ? k * 16 * kBoxRowBytes : k * 32), 16);
 }
+
+// Products with a slot have four steps and give eight 8-column tiles. Where a slot holds two heads (kPaired), the tiles
+// of a head are made from its own steps alone, one head after the other: the zeros off the diagonal would turn an
+// infinity of one head into a NaN of the other. A part is what is made at once.
+template <bool kPaired>
+struct Parts {
+  static constexpr int kCount = kPaired ? 2 : 1, kSteps = 4 / kCount, kTiles = 8 / kCount;
+
+  // product(k, whether it adds to what is there) for the steps of a part.
+  template <typename Product>
+  __device__ static void multiply(int part, Product&& product) {
+#pragma unroll
+    for (int k = part * kSteps; k < (part + 1) * kSteps; ++k) product(k, k > part * kSteps);
+  }
+  // f(8-column tile) for those of a part.
+  template <typename F>
+  __device__ static void for_each_tile(int part, F&& f) {
+#pragma unroll
+    for (int j = part * kTiles; j < (part + 1) * kTiles; ++j) f(j);
+  }
+  // The warp's 16 rows of a part's columns, rounded, into a box of 64 rows.
+  template <typename E>
+  __device__ static void put(int part, std::uint32_t box, int warp, const float (&acc)[32]) {
+    const int lane = lane_id();
+#pragma unroll
+    for (int j = part * kTiles; j < (part + 1) * kTiles; j += 2) {
+      const std::uint32_t fragment[4] = {pack<E>(acc[j * 4], acc[j * 4 + 1]), pack<E>(acc[j * 4 + 2], acc[j * 4 + 3]),
+                                         pack<E>(acc[j * 4 + 4], acc[j * 4 + 5]),
+                                         pack<E>(acc[j * 4 + 6], acc[j * 4 + 7])};
+      store_matrices(box_piece(box, warp * 16 + (lane & 15), j + (lane >> 4)), fragment);
+    }
+  }
+};
 
 template <typename E>
 __device__ float2 unpack(std::uint32_t pair) {
