@@ -335,6 +335,81 @@ void expect_as_on_the_processor(const OperatorCase& c) {
   }
 }
 
+// A matrix of more than 2^31 entries: only its last entry of the first column is not zero, so the last token reads the
+// first one and nothing else.
+TEST(Gpu, AMixingMatrixBeyond32BitsIsReadAtItsPlaces) {
+  constexpr std::int64_t kBlocks = 46400;  // 46400^2 = 2.15e9
+  Problem p = problem(Partition::line(kBlocks, 1));
+  p.dtype = DType::bf16;
+  p.batch = p.heads = p.kv_heads = 1;
+  p.key_dim = p.value_dim = 8;
+  p.options.algorithm = Algorithm::summary;
+  p.options.normalizer = Normalizer::none;
+  p.options.feature_map = FeatureMap::identity;
+  const Plan plan = mhla::plan(p);
+  const std::size_t matrix_bytes = sizeof(float) * kBlocks * kBlocks;
+  std::size_t free = 0, total = 0;
+  check(cudaMemGetInfo(&free, &total));
+  const std::size_t needed = matrix_bytes + plan.forward_workspace() + (std::size_t{1} << 30);
+  if (free < needed)
+    GTEST_SKIP() << "needs " << (needed >> 30) << " GiB of GPU memory; " << (free >> 30) << " are free";
+
+  TokenTensor ones(p.dtype, 1, kBlocks, 1, p.key_dim), o = ones;
+  ones.fill([] { return 1.0; });
+  DeviceMemory tokens(ones.bytes.size());
+  tokens.upload(ones.bytes.data());
+  const DeviceMemory out(ones.bytes.size()), workspace(plan.forward_workspace()), matrix(matrix_bytes);
+  const float one = 1;
+  check(cudaMemset(matrix.data(), 0, matrix_bytes));
+  check(cudaMemcpy(static_cast<float*>(matrix.data()) + (kBlocks - 1) * kBlocks, &one, sizeof(one),
+                   cudaMemcpyHostToDevice));
+  const ConstTensor input = contiguous(static_cast<const void*>(tokens.data()), kBlocks, 1, p.key_dim);
+  mhla::forward(
+      plan,
+      {.in = {.q = input, .k = input, .v = input, .q_den = {}, .k_den = {}, .mixing = matrix.data(), .initial = {}},
+       .o = contiguous(out.data(), kBlocks, 1, p.key_dim),
+       .final_state = {},
+       .run = {workspace.data(), workspace.bytes(), nullptr, nullptr}});
+  out.download(o.bytes.data());
+  for (std::int64_t i = 0; i < o.elements(); ++i)
+    ASSERT_EQ(o.get(i), i / p.key_dim == kBlocks - 1 ? static_cast<double>(p.key_dim) : 0.0) << i;
+}
+
+TEST(Gpu, SizesThatKernelsCannotCountAreRefusedByName) {
+  const auto refuse = [](const Partition& partition, std::int64_t batch, std::int64_t heads, const char* named) {
+    Problem p = problem(partition);
+    p.batch = batch;
+    p.heads = p.kv_heads = heads;
+    p.key_dim = p.value_dim = 1;
+    for (const Algorithm algorithm : {Algorithm::summary, Algorithm::dense}) {
+      p.options.algorithm = algorithm;
+      expect_error([&] { (void)plan(p); }, {named, "2^31"});
+    }
+  };
+  constexpr std::int64_t kMany = std::int64_t{1} << 31;
+  refuse(Partition::line(kMany, kMany / 2), 1, 1, "tokens is 2147483648");
+  refuse(Partition::line(64, 64), kMany, 1, "batch is 2147483648");
+  refuse(Partition::line(64, 64), kMany / 1024, 1024, "batch x heads is 2147483648");
+  refuse(Partition::line(4096, 1), kMany / 4096, 1, "batch x blocks is 2147483648");
+  refuse(Partition::line(4096, 1), kMany / 8192, 2, "batch x blocks x heads is 2147483648");
+}
+
+// A block of 2^40 tokens is one block, whatever the algorithm, and costs what its tokens cost.
+TEST(Gpu, ABlockLongerThanAnyMemoryIsThatOfItsTokens) {
+  for (const DType dtype : {DType::f32, DType::f16})
+    for (const Algorithm algorithm : {Algorithm::summary, Algorithm::dense}) {
+      Problem p = problem(Partition::line(100, 100));
+      p.dtype = dtype;
+      p.options.algorithm = algorithm;
+      const OperatorCase c(p, 8);
+      OperatorCase longer = c;
+      longer.problem.partition = Partition::line(100, std::int64_t{1} << 40);
+      SCOPED_TRACE(describe(p));
+      EXPECT_LE(relative_rms(longer.forward().o.values(), c.forward().o.values()), dtype == DType::f32 ? 1e-5 : 2e-3);
+      EXPECT_LT(plan(longer.problem).forward_workspace(), 1U << 24);
+    }
+}
+
 TEST(Gpu, SummariesOnTheChipMatchTheProcessor) {
   struct Form {
     Problem problem;

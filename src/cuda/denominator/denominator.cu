@@ -387,7 +387,7 @@ void authors_gradient(const AuthorsGradientArgs<E>& args, cudaStream_t stream) {
   if (args.pairs == nullptr) return;
   const std::int64_t elements =
       static_cast<std::int64_t>(shape.sequences) * shape.heads * shape.mixing_blocks * shape.mixing_blocks;
-  launch("pairs of slots", slot_pairs_kernel<E>, dim3(static_cast<unsigned>((elements + kWarps - 1) / kWarps)),
+  launch("pairs of slots", slot_pairs_kernel<E>, grid_of("pairs of slots", (elements + kWarps - 1) / kWarps),
          kWarps * 32, 0, stream, args);
 }
 

@@ -89,7 +89,7 @@ struct DenseKernel {
       form_pairs(pairs, stage, others);
       if (args.pair_sums != nullptr) sum_pairs(pair_sum, pairs, stage, others);
       weigh_pairs(pairs, others);
-      multiply_pairs(acc, sums, pairs, stage);
+      multiply_pairs(acc, sums, pairs, stage, visible(others));
       __syncthreads();
     }
     copy_wait<0>();
@@ -278,12 +278,25 @@ struct DenseKernel {
     }
   }
 
+  // Others [begin, end) of a step that lie in blocks which the warp's block sees or is seen by; multiples of 16.
+  struct Range {
+    int begin, end;
+  };
+  __device__ Range visible(const Others& others) const {
+    if (!causal) return {0, kOthers};
+    const int own = block * capacity - others.row0;
+    return args.of_queries ? Range{0, own + capacity} : Range{own, kOthers};
+  }
+
   // ---- result
 
-  __device__ void multiply_pairs(T (&acc)[1][kN][4], T (&sums)[4], T (&pairs)[1][kPairs][4], const Stage& stage) {
+  // A weight of zero does not hide a NaN, so blocks that are not seen are left out.
+  __device__ void multiply_pairs(T (&acc)[1][kN][4], T (&sums)[4], T (&pairs)[1][kPairs][4], const Stage& stage,
+                                 const Range& seen) {
     const auto ones = Math::ones();
 #pragma unroll
     for (int k = 0; k < kOthers; k += Math::kStep) {
+      if (k < seen.begin || k >= seen.end) continue;
       const typename Math::A fragment = Math::chain(&pairs[0][k / 8]);
       if (args.normalize) Math::mma(sums, fragment, ones);
 #pragma unroll
@@ -336,14 +349,13 @@ template <typename Math>
 void multiply_pairs(const DenseArgs<typename Math::Element>& args, cudaStream_t stream) {
   const Shape& shape = args.shape;
   const int depth = (args.x.dim + 15) / 16 * 16;
-  const int units = shape.sequences * (args.of_queries ? shape.heads : shape.kv_heads);
+  const std::int64_t units = shape.sequences * (args.of_queries ? shape.heads : shape.kv_heads);
   const auto run = [&]<int kWidth, int kDepth>() {
     using Kernel = DenseKernel<Math, kWidth, kDepth>;
     const auto row_tiles = static_cast<int>((dense_rows(shape) + Kernel::kRows - 1) / Kernel::kRows);
     launch("dense", dense_kernel<Math, kWidth, kDepth>,
-           dim3(static_cast<unsigned>(units * row_tiles), static_cast<unsigned>((args.out.dim + kWidth - 1) / kWidth)),
-           Kernel::kThreads, Kernel::shared_bytes(args.pair_sums != nullptr), stream, args,
-           Divider(dense_capacity(shape)), row_tiles);
+           grid_of("dense", units * row_tiles, (args.out.dim + kWidth - 1) / kWidth), Kernel::kThreads,
+           Kernel::shared_bytes(args.pair_sums != nullptr), stream, args, Divider(dense_capacity(shape)), row_tiles);
   };
   with_width<Math>(max(args.out.dim, min(depth, 128)), [&](auto width) {
     constexpr bool kNarrow = sizeof(typename Math::Element) == 2 && width < 128;  // no wider depth comes here

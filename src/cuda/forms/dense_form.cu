@@ -23,6 +23,7 @@ class DenseCall {
 
   DenseCall(const Problem& problem, void* workspace, Pass pass)
       : p_(problem), sizes_(call_shape(problem)), workspace_(workspace), shape_(sizes_.shape) {
+    (void)counted("tokens, every block padded to a multiple of 16,", dense_rows(shape_));
     if (!sizes_.packed.empty()) {
       shape_.packed = table_ = workspace_.take<SequenceRow>(shape_.sequences);
     } else if (wants_order(shape_)) {

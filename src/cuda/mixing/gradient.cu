@@ -166,12 +166,12 @@ void mixing_gradient(const MixingGradientArgs<typename Math::Element>& args, int
   const Shape& shape = args.shape;
   const Split split = split_of(shape, most_blocks);
   const int row_tiles = (split.rows + 63) / 64, column_tiles = (split.columns + 63) / 64;
-  launch("mixing gradient", gradient_kernel<Math>,
-         dim3(static_cast<unsigned>(shape.sequences * shape.heads * split.parts * row_tiles * column_tiles)), 128,
-         GradientKernel<Math>::kSharedBytes, stream, args, split, row_tiles, column_tiles);
+  const std::int64_t tiles = std::int64_t{row_tiles} * column_tiles * split.parts;
+  launch("mixing gradient", gradient_kernel<Math>, grid_of("mixing gradient", tiles * shape.sequences * shape.heads),
+         128, GradientKernel<Math>::kSharedBytes, stream, args, split, row_tiles, column_tiles);
   const std::int64_t elements =
       static_cast<std::int64_t>(shape.mixing_per_head ? shape.heads : 1) * shape.mixing_blocks * shape.mixing_blocks;
-  launch("mixing gradient sum", sum_kernel<E>, dim3(static_cast<unsigned>((elements + 7) / 8)), 256, 0, stream, args,
+  launch("mixing gradient sum", sum_kernel<E>, grid_of("mixing gradient sum", (elements + 7) / 8), 256, 0, stream, args,
          split);
 }
 

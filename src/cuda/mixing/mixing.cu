@@ -12,16 +12,18 @@
 namespace mhla::cuda {
 namespace {
 
+constexpr int kWeightThreads = 128;
+
+// One thread block per row; rows of different heads follow each other.
 template <typename E>
 __global__ void weights_kernel(const __grid_constant__ Shape shape, E* weights, int rows, int columns) {
   using T = Accumulator<E>;
-  const int n = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
-  if (n >= rows * columns) return;
-  const int i = n / columns, e = n % columns;
-  const int head = static_cast<int>(blockIdx.y);
-  const bool inside = i < shape.uniform.blocks && e < shape.initial + shape.uniform.blocks;
-  weights[static_cast<std::int64_t>(head) * rows * columns + n] =
-      to_element<E>(inside ? shape.mixing_weight<T>(head, i, e) : T(0));
+  const int head = static_cast<int>(blockIdx.x) / rows, i = static_cast<int>(blockIdx.x) % rows;
+  E* const to = weights + static_cast<std::int64_t>(blockIdx.x) * columns;
+  for (int e = static_cast<int>(threadIdx.x); e < columns; e += kWeightThreads) {
+    const bool inside = i < shape.uniform.blocks && e < shape.initial + shape.uniform.blocks;
+    to[e] = to_element<E>(inside ? shape.mixing_weight<T>(head, i, e) : T(0));
+  }
 }
 
 // What the adjoint does with the gradient of one entry beside storing it.
@@ -123,12 +125,12 @@ __global__ __launch_bounds__(
       const E* const from = args.weights + static_cast<std::int64_t>(shape.mixing_per_head ? query_head : 0) *
                                                weight_rows * weight_columns;
       const auto rows = [](int count, int pitch) { return [=](int r) { return matrix_row(r, count, pitch); }; };
+      const std::int64_t pitch = weight_columns;
       if constexpr (kAdjoint) {
-        load_tile<kDepth, Grid::kRows, kThreads>(weights, weight_columns - row0, true,
-                                                 from + k0 * weight_columns + row0,
+        load_tile<kDepth, Grid::kRows, kThreads>(weights, weight_columns - row0, true, from + k0 * pitch + row0,
                                                  rows(weight_rows - k0, weight_columns));
       } else {
-        load_tile<Grid::kRows, kDepth, kThreads>(weights, weight_columns - k0, true, from + row0 * weight_columns + k0,
+        load_tile<Grid::kRows, kDepth, kThreads>(weights, weight_columns - k0, true, from + row0 * pitch + k0,
                                                  rows(weight_rows - row0, weight_columns));
       }
       const std::int64_t source = unit.from + (kAdjoint ? static_cast<std::int64_t>(h) * unit.s.blocks : 0);
@@ -296,8 +298,7 @@ void launch_mixing(const MixingArgs<typename Math::Element>& args, cudaStream_t 
     using Grid = typename SteppedKernel<Math>::Grid;
     const int column_tiles = (size + Grid::kColumns - 1) / Grid::kColumns;
     launch("mixing", stepped_kernel<Math, kAdjoint>,
-           dim3(units * static_cast<unsigned>(column_tiles),
-                static_cast<unsigned>((rows + Grid::kRows - 1) / Grid::kRows)),
+           grid_of("mixing", std::int64_t{units} * column_tiles, (rows + Grid::kRows - 1) / Grid::kRows),
            Grid::kThreads, SteppedKernel<Math>::kSharedBytes, stream, args, column_tiles);
   };
   const auto resident = [&]<typename Grid>(Grid) {
@@ -340,10 +341,9 @@ void launch_mixing(const MixingArgs<typename Math::Element>& args, cudaStream_t 
 template <typename E>
 void write_weights(const Shape& shape, E* weights, cudaStream_t stream) {
   const int rows = weight_rows(shape), columns = weight_columns(shape);
-  launch("mixing weights", weights_kernel<E>,
-         dim3(static_cast<unsigned>((rows * columns + 255) / 256),
-              static_cast<unsigned>(shape.mixing_per_head ? shape.heads : 1)),
-         256, 0, stream, shape, weights, rows, columns);
+  constexpr const char* kName = "mixing weights";
+  launch(kName, weights_kernel<E>, grid_of(kName, std::int64_t{rows} * (shape.mixing_per_head ? shape.heads : 1)),
+         kWeightThreads, 0, stream, shape, weights, rows, columns);
 }
 
 template <typename Math>

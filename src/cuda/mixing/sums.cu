@@ -73,10 +73,10 @@ template <typename E, bool kAdjoint>
 void mix_sums(const MixingArgs<E>& args, cudaStream_t stream) {
   const Shape& shape = args.shape;
   const int rows = shape.uniform.blocks + (kAdjoint ? shape.initial : 0);
-  launch("mixing of z", mix_sums_kernel<E, kAdjoint>,
-         dim3(static_cast<unsigned>(shape.sequences * (kAdjoint ? shape.kv_heads : shape.heads)),
-              static_cast<unsigned>((rows + kRows - 1) / kRows)),
-         (shape.key_pad + 31) / 32 * 32, 0, stream, args);
+  launch(
+      "mixing of z", mix_sums_kernel<E, kAdjoint>,
+      grid_of("mixing of z", shape.sequences * (kAdjoint ? shape.kv_heads : shape.heads), (rows + kRows - 1) / kRows),
+      (shape.key_pad + 31) / 32 * 32, 0, stream, args);
 }
 
 #define MHLA_INSTANTIATE(E)                                             \

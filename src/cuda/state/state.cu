@@ -63,15 +63,17 @@ __global__ void upload_kernel(const __grid_constant__ TablePart part, SequenceRo
 template <typename E>
 void load_initial(const StateArgs<E>& args, cudaStream_t stream) {
   const Shape& shape = args.shape;
-  launch("initial state", load_initial_kernel<E>,
-         dim3(static_cast<unsigned>(shape.sequences * shape.kv_heads * shape.initial)), kThreads, 0, stream, args);
+  const std::int64_t heads = std::int64_t{shape.sequences} * shape.kv_heads;
+  launch("initial state", load_initial_kernel<E>, grid_of("initial state", heads * shape.initial), kThreads, 0, stream,
+         args);
 }
 
 template <typename E>
 void fill_final(const StateArgs<E>& args, cudaStream_t stream) {
   const Shape& shape = args.shape;
-  launch("final state", fill_final_kernel<E>,
-         dim3(static_cast<unsigned>(shape.sequences * shape.kv_heads * shape.final_blocks)), kThreads, 0, stream, args);
+  const std::int64_t heads = std::int64_t{shape.sequences} * shape.kv_heads;
+  launch("final state", fill_final_kernel<E>, grid_of("final state", heads * shape.final_blocks), kThreads, 0, stream,
+         args);
 }
 
 void upload(const std::vector<SequenceRow>& rows, SequenceRow* to, cudaStream_t stream) {

@@ -26,6 +26,9 @@ struct CallShape {
 };
 CallShape call_shape(const Problem& problem);
 
+// Kernels count with 32 bits: `value`, called `what`, or an error if it does not fit.
+int counted(const char* what, std::int64_t value);
+
 template <typename E, typename Pointer>
 TokenTensor<E> token_tensor(const BasicTensor<Pointer>& tensor, std::int64_t dim) {
   constexpr auto kElements = static_cast<std::int64_t>(16 / sizeof(E));
@@ -85,7 +88,7 @@ template <typename E>
 double store_factor(const Shape& shape) {
   double factor = 1;
   if constexpr (std::is_same_v<E, __half>)
-    for (int n = 1; n < shape.capacity; n *= 2) factor /= 2;
+    for (std::int64_t n = 1; n < shape.capacity; n *= 2) factor /= 2;
   return factor;
 }
 
