@@ -7,7 +7,8 @@
 
 namespace mhla::cuda {
 
-template <typename Math, int kWidth, int kDepth>
+// kCausal: with a mask. Calls without one do not pay for it.
+template <typename Math, int kWidth, int kDepth, bool kCausal>
 struct DenseKernel {
   using E = typename Math::Element;
   using T = typename Math::Accumulator;
@@ -43,7 +44,6 @@ struct DenseKernel {
   int head, group;  // group: query heads of a key head
   SequenceRow s;
   int capacity, rows;
-  bool causal;
   int first, last;  // windows of other rows that the rows of this tile meet
   int steps;
   int warp_row, lane_row;
@@ -88,8 +88,8 @@ struct DenseKernel {
       T pairs[1][kPairs][4];
       form_pairs(pairs, stage, others);
       if (args.pair_sums != nullptr) sum_pairs(pair_sum, pairs, stage, others);
-      weigh_pairs(pairs, others);
-      multiply_pairs(acc, sums, pairs, stage, visible(others));
+      const unsigned seen = weigh_pairs(pairs, others);
+      multiply_pairs(acc, sums, pairs, stage, seen);
       __syncthreads();
     }
     copy_wait<0>();
@@ -113,10 +113,9 @@ struct DenseKernel {
   }
 
   __device__ void find_others() {
-    causal = shape.masking != Masking::none;
     const int last_block = min(s.blocks, by_capacity.divide(min(rows, row0 + kRows) - 1) + 1);
-    first = causal && !args.of_queries ? by_capacity.divide(row0) * capacity / kOthers : 0;
-    last = ((causal && args.of_queries ? last_block * capacity : rows) + kOthers - 1) / kOthers;
+    first = kCausal && !args.of_queries ? by_capacity.divide(row0) * capacity / kOthers : 0;
+    last = ((kCausal && args.of_queries ? last_block * capacity : rows) + kOthers - 1) / kOthers;
     steps = (last - first) * (args.of_queries ? 1 : group);
   }
   __device__ int other_head(int step) const {
@@ -227,7 +226,6 @@ struct DenseKernel {
     clear(products);
     multiply<Math, false, false, kWidth, kOutPitch, kOutPitch>(products, memory.raw, warp_row, NoFloor{}, stage.rest, 0,
                                                                NoExtra{});
-    const bool token_causal = shape.masking == Masking::token_causal;
 #pragma unroll
     for (int j = 0; j < kPairs; ++j) {
       const int other_block = by_capacity.divide(others.row0 + j * 8);
@@ -236,8 +234,8 @@ struct DenseKernel {
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         const int o = others.row0 + j * 8 + (lane_id() & 3) * 2 + (e & 1);
-        const bool seen =
-            other_block < block || !causal || (other_block == block && (!token_causal || o <= lane_row + (e >> 1) * 8));
+        const bool seen = other_block < block || !kCausal ||
+                          (other_block == block && (!token_causal() || o <= lane_row + (e >> 1) * 8));
         // Padding is zero in one factor of each product; g is not.
         const int r = lane_row + (e >> 1) * 8 - row0;
         if (seen && places.rows[r] >= 0 && others.places[o - others.row0] >= 0)
@@ -246,15 +244,20 @@ struct DenseKernel {
     }
   }
 
-  // The pairs times their weights, and zeros where a query does not see the key.
-  __device__ void weigh_pairs(T (&pairs)[1][kPairs][4], const Others& others) {
-    // One weight per 16 columns, which lie in one block: lane c looks up that of columns [16 c, 16 c + 16).
+  __device__ bool token_causal() const { return kCausal && shape.masking == Masking::token_causal; }
+
+  // The pairs times their weights, and zeros where a query does not see the key. Bit c of the result: whether columns
+  // [16 c, 16 c + 16), which lie in one block, are seen from the warp's block or see it.
+  __device__ unsigned weigh_pairs(T (&pairs)[1][kPairs][4], const Others& others) {
+    // Lane c looks up the weight of these columns.
     T weight = 0;
     int weight_block = -1;
+    bool seen = false;
     if (lane_id() < kOthers / 16) {
       weight_block = by_capacity.divide(others.row0 + lane_id() * 16);
       const int i = args.of_queries ? block : weight_block, b = args.of_queries ? weight_block : block;
-      if (weight_block < s.blocks && (!causal || b <= i)) weight = shape.template weight<T>(others.query_head, i, b);
+      seen = weight_block < s.blocks && (!kCausal || b <= i);
+      if (seen) weight = shape.template weight<T>(others.query_head, i, b);
     }
 #pragma unroll
     for (int j = 0; j < kPairs; ++j) {
@@ -262,7 +265,8 @@ struct DenseKernel {
 #pragma unroll
       for (int e = 0; e < 4; ++e) pairs[0][j][e] *= factor;
     }
-    if (mask_padding || shape.masking == Masking::token_causal) hide_pairs(pairs, others, weight_block);
+    if (mask_padding || token_causal()) hide_pairs(pairs, others, weight_block);
+    return kCausal ? __ballot_sync(0xffffffffu, seen) : ~0U;
   }
   __device__ void hide_pairs(T (&pairs)[1][kPairs][4], const Others& others, int weight_block) {
 #pragma unroll
@@ -272,31 +276,21 @@ struct DenseKernel {
       for (int e = 0; e < 4; ++e) {
         const int o = j * 8 + (lane_id() & 3) * 2 + (e & 1);
         const int after = others.row0 + o - (lane_row + (e >> 1) * 8);  // how far the other row lies behind this one
-        const bool hidden = shape.masking == Masking::token_causal && own && (args.of_queries ? after > 0 : after < 0);
+        const bool hidden = token_causal() && own && (args.of_queries ? after > 0 : after < 0);
         if (hidden || (mask_padding && others.places[o] < 0)) pairs[0][j][e] = 0;
       }
     }
-  }
-
-  // Others [begin, end) of a step that lie in blocks which the warp's block sees or is seen by; multiples of 16.
-  struct Range {
-    int begin, end;
-  };
-  __device__ Range visible(const Others& others) const {
-    if (!causal) return {0, kOthers};
-    const int own = block * capacity - others.row0;
-    return args.of_queries ? Range{0, own + capacity} : Range{own, kOthers};
   }
 
   // ---- result
 
   // A weight of zero does not hide a NaN, so blocks that are not seen are left out.
   __device__ void multiply_pairs(T (&acc)[1][kN][4], T (&sums)[4], T (&pairs)[1][kPairs][4], const Stage& stage,
-                                 const Range& seen) {
+                                 unsigned seen) {
     const auto ones = Math::ones();
 #pragma unroll
     for (int k = 0; k < kOthers; k += Math::kStep) {
-      if (k < seen.begin || k >= seen.end) continue;
+      if (kCausal && (seen >> k / 16 & 1) == 0) continue;
       const typename Math::A fragment = Math::chain(&pairs[0][k / 8]);
       if (args.normalize) Math::mma(sums, fragment, ones);
 #pragma unroll
@@ -333,13 +327,13 @@ struct DenseKernel {
   }
 };
 
-template <typename Math, int kWidth, int kDepth>
+template <typename Math, int kWidth, int kDepth, bool kCausal>
 __global__ __launch_bounds__(
-    DenseKernel<Math, kWidth, kDepth>::kThreads,
-    DenseKernel<Math, kWidth,
-                kDepth>::kBlocks) void dense_kernel(const __grid_constant__ DenseArgs<typename Math::Element> args,
-                                                    Divider by_capacity, int row_tiles) {
-  using Kernel = DenseKernel<Math, kWidth, kDepth>;
+    DenseKernel<Math, kWidth, kDepth, kCausal>::kThreads,
+    DenseKernel<Math, kWidth, kDepth,
+                kCausal>::kBlocks) void dense_kernel(const __grid_constant__ DenseArgs<typename Math::Element> args,
+                                                     Divider by_capacity, int row_tiles) {
+  using Kernel = DenseKernel<Math, kWidth, kDepth, kCausal>;
   extern __shared__ __align__(16) unsigned char shared[];
   __shared__ typename Kernel::Places places;
   Kernel(args, by_capacity, row_tiles, shared, places).run();
@@ -351,9 +345,10 @@ void multiply_pairs(const DenseArgs<typename Math::Element>& args, cudaStream_t 
   const int depth = (args.x.dim + 15) / 16 * 16;
   const std::int64_t units = shape.sequences * (args.of_queries ? shape.heads : shape.kv_heads);
   const auto run = [&]<int kWidth, int kDepth>() {
-    using Kernel = DenseKernel<Math, kWidth, kDepth>;
+    const bool causal = shape.masking != Masking::none;
+    using Kernel = DenseKernel<Math, kWidth, kDepth, true>;  // its sizes are those of both
     const auto row_tiles = static_cast<int>((dense_rows(shape) + Kernel::kRows - 1) / Kernel::kRows);
-    launch("dense", dense_kernel<Math, kWidth, kDepth>,
+    launch("dense", causal ? dense_kernel<Math, kWidth, kDepth, true> : dense_kernel<Math, kWidth, kDepth, false>,
            grid_of("dense", units * row_tiles, (args.out.dim + kWidth - 1) / kWidth), Kernel::kThreads,
            Kernel::shared_bytes(args.pair_sums != nullptr), stream, args, Divider(dense_capacity(shape)), row_tiles);
   };

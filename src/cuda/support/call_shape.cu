@@ -27,10 +27,11 @@ CallShape call_shape(const Problem& p) {
 
   const std::int64_t capacity = p.partition.block_capacity();
   s.filled = counted("initial_tokens % block size", p.initial_tokens % capacity);
-  // A block may be longer than what comes: places past the last tile of 64 tokens are never used.
-  const std::int64_t used = (s.filled + std::int64_t{counted("tokens", call.tokens)} + 63) / 64 * 64;
-  s.capacity = counted("block size", std::min(capacity, std::max<std::int64_t>(used, 64)));
   s.initial_full = counted("initial_tokens / block size", p.initial_tokens / capacity);
+  // A single block may be longer than what comes: places past its last tile of 64 tokens are never used.
+  const std::int64_t used = (s.filled + std::int64_t{counted("tokens", call.tokens)} + 63) / 64 * 64;
+  s.capacity =
+      counted("block size", s.initial_full > 0 ? capacity : std::min(capacity, std::max<std::int64_t>(used, 64)));
   s.sequences = counted("batch", p.sequences());
   (void)counted("batch x heads", p.sequences() * p.heads);
   if (p.cu_seqlens.empty()) {
