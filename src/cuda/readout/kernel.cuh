@@ -299,7 +299,7 @@ struct ReadoutKernel {
   __device__ T denominator(const Sums& sums, int i, int half) const {
     T sum = Math::column_sum(sums.dot[i][0], half);
     if constexpr (kPairs) {  // weighted as a part of the sum that args.factor multiplies
-      sum += Math::column_sum(sums.inner_dot[i][0], half) * static_cast<T>(1 / args.pair_factor);
+      sum += Math::column_sum(sums.inner_dot[i][0], half) / static_cast<T>(args.pair_factor);
     }
     return sum * static_cast<T>(shape.scale) + static_cast<T>(shape.eps);
   }
@@ -307,13 +307,14 @@ struct ReadoutKernel {
   // The sum over pairs, where it was kept apart, and its part of d m[b, b].
   __device__ void add_inner(Sums& sums, int i, int half, int place, T inverse, T& diagonal) {
     const int column = lane_column();
+    const T factor = static_cast<T>(args.factor) * static_cast<T>(args.pair_factor);
     const bool summing = args.diagonal != nullptr && place >= 0;
     const E* const raw = summing ? args.raw.head(batch, head).row(place) : nullptr;
 #pragma unroll
     for (int j = 0; j < Grid::kN; ++j)
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        const T pair_sum = sums.inner[i][j][half * 2 + e] * static_cast<T>(args.factor * args.pair_factor);
+        const T pair_sum = sums.inner[i][j][half * 2 + e] * factor;
         sums.acc[i][j][half * 2 + e] += own_weight * pair_sum * inverse;
         if (summing && column + j * 8 + e < args.raw.dim)
           diagonal += pair_sum * args.raw_feature(to_accumulator(raw[column + j * 8 + e]));
