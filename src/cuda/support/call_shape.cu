@@ -5,6 +5,7 @@
 namespace mhla::cuda {
 
 CallShape call_shape(const Problem& p) {
+  const Partition partition = fitted_partition(p);
   CallShape call;
   call.tokens = p.partition.tokens();
   call.batch = p.batch;
@@ -17,7 +18,7 @@ CallShape call_shape(const Problem& p) {
   s.key_pad = pad(p.key_dim);
   s.value_pad = pad(p.value_dim);
 
-  const std::int64_t capacity = p.partition.block_capacity();
+  const std::int64_t capacity = partition.block_capacity();
   s.capacity = static_cast<int>(capacity);
   s.filled = static_cast<int>(p.initial_tokens % capacity);
   s.initial_full = static_cast<int>(p.initial_tokens / capacity);
@@ -26,12 +27,13 @@ CallShape call_shape(const Problem& p) {
     // What Layout says of every batch row, without listing them.
     const bool filled_line = p.partition.is_line() && p.partition.tokens() > 0;
     s.uniform.tokens = p.partition.tokens();
-    s.uniform.blocks = static_cast<int>(filled_line ? (p.partition.tokens() + s.filled + capacity - 1) / capacity
-                                                    : p.partition.blocks());
+    s.uniform.blocks =
+        static_cast<int>(filled_line ? divide_up(p.partition.tokens() + s.filled, capacity) : p.partition.blocks());
     s.total_blocks = s.sequences * s.uniform.blocks;
   } else {
     const Layout layout(p);
-    for (const Sequence& sequence : layout.sequences()) {
+    for (std::int64_t n = 0; n < layout.sequences(); ++n) {
+      const Sequence sequence = layout.sequence(n);
       call.packed.push_back({.first_token = sequence.first_token,
                              .tokens = sequence.tokens,
                              .batch = static_cast<int>(sequence.batch),
@@ -47,8 +49,8 @@ CallShape call_shape(const Problem& p) {
     const auto to = static_cast<std::size_t>(3 - p.partition.axes() + axis);
     const auto from = static_cast<std::size_t>(axis);
     s.sizes[to] = static_cast<int>(p.partition.sizes()[from]);
-    s.extents[to] = static_cast<int>(p.partition.extents()[from]);
-    s.counts[to] = static_cast<int>(p.partition.blocks_per_axis()[from]);
+    s.extents[to] = static_cast<int>(partition.extents()[from]);
+    s.counts[to] = static_cast<int>(partition.blocks_per_axis()[from]);
   }
 
   s.by_blocks = Divider(s.uniform.blocks);
