@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/layout.hpp"
+#include "core/require.hpp"
 #include "core/sizes.hpp"
 #include "core/strides.hpp"
 
@@ -17,17 +18,6 @@ namespace {
 
 constexpr std::int64_t kMaxDim = 4096;
 constexpr std::int64_t kMaxDimOnCuda = 256;
-
-std::string text(std::int64_t value) { return std::to_string(value); }
-std::string text(std::size_t value) { return std::to_string(value); }
-std::string text(std::string_view value) { return std::string(value); }
-std::string text(const Partition& value) { return value.describe(); }
-
-// The message is put together only when it is needed.
-template <typename... Parts>
-void require(bool ok, const Parts&... parts) {
-  if (!ok) throw Error((text(parts) + ...));
-}
 
 void require_finite(const char* name, double value) { require(std::isfinite(value), name, " is not finite"); }
 
@@ -122,8 +112,8 @@ void require_finite_mixing(const void* data, const Problem& p) {
     for (std::int64_t i = 0; i < used; ++i)
       for (std::int64_t b = 0; b < (causal ? i + 1 : used); ++b) {
         if (std::isfinite(mixing[(h * M + i) * M + b])) continue;
-        throw Error("mixing" + (p.mixing_per_head ? "[" + text(h) + "]" : std::string()) + "[" + text(i) + "][" +
-                    text(b) + "] is not finite");
+        throw Error("mixing" + (p.mixing_per_head ? "[" + as_text(h) + "]" : std::string()) + "[" + as_text(i) + "][" +
+                    as_text(b) + "] is not finite");
       }
 }
 
