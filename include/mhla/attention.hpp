@@ -76,10 +76,13 @@ struct BasicTensor {
 using Tensor = BasicTensor<void*>;
 using ConstTensor = BasicTensor<const void*>;
 
-// Contiguous [batch, tokens, heads, dim].
+// Contiguous [batch, tokens, heads, dim]. Sizes that no call accepts give strides that mean nothing.
 template <typename Pointer>
 BasicTensor<Pointer> contiguous(Pointer data, std::int64_t tokens, std::int64_t heads, std::int64_t dim) {
-  return {data, tokens * heads * dim, heads * dim, dim};
+  const auto times = [](std::int64_t a, std::int64_t b) {
+    return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
+  };
+  return {data, times(tokens, times(heads, dim)), times(heads, dim), dim};
 }
 
 // Summaries of blocks, contiguous, in the accumulation type: S [sequences, kv_heads, blocks, Dk, Dv] and, with a

@@ -2,8 +2,9 @@
  * state.hpp in plain structs and handles. Fields and arguments mean what they mean there.
  *
  * Functions that can fail return a status; mhla_last_error() then says which argument was wrong, what it was and what
- * it may be. Nothing is written to an output before the arguments have been found good. All functions are re-entrant; a
- * handle may be used by one thread at a time, a plan by any number. */
+ * it may be. Functions that return a value leave the message beside the value named below. Nothing is written to an
+ * output before the arguments have been found good. All functions are re-entrant; a handle may be used by one thread at
+ * a time, a plan by any number. */
 #ifndef MHLA_MHLA_H
 #define MHLA_MHLA_H
 
@@ -25,7 +26,7 @@ typedef enum mhla_status {
 /* Message of the last failure on the calling thread; empty when there was none. */
 const char* mhla_last_error(void);
 const char* mhla_version(void);   /* "major.minor.patch" */
-const char* mhla_cpu_isa(void);   /* "avx512", "avx2" or "portable" */
+const char* mhla_cpu_isa(void);   /* "avx512", "avx2" or "portable"; "" with a message where MHLA_CPU_ISA is none */
 int mhla_cuda_device_count(void); /* 0 without a GPU, a driver or a CUDA back end */
 
 /* Options are integers of fixed size, so that a wrong one is an error and not undefined. */
@@ -145,6 +146,7 @@ typedef struct mhla_const_tensor {
   const void* data;
   int64_t batch_stride, token_stride, head_stride;
 } mhla_const_tensor;
+/* Strides of a contiguous tensor; those of sizes that no call accepts mean nothing. */
 mhla_tensor mhla_contiguous(void* data, int64_t tokens, int64_t heads, int64_t dim);
 mhla_const_tensor mhla_const_contiguous(const void* data, int64_t tokens, int64_t heads, int64_t dim);
 
@@ -188,8 +190,9 @@ typedef struct mhla_backward_args {
 
 typedef struct mhla_plan mhla_plan;
 mhla_status mhla_plan_create(const mhla_problem* problem, int threads, mhla_plan** plan);
-void mhla_plan_destroy(mhla_plan* plan); /* null is ignored */
-mhla_algorithm mhla_plan_algorithm(const mhla_plan* plan);
+void mhla_plan_destroy(mhla_plan* plan);                   /* null is ignored */
+mhla_algorithm mhla_plan_algorithm(const mhla_plan* plan); /* -1: plan is null */
+/* Bytes; also 0 where plan is null. */
 size_t mhla_plan_forward_workspace(const mhla_plan* plan);
 size_t mhla_plan_backward_workspace(const mhla_plan* plan);
 size_t mhla_plan_kept_bytes(const mhla_plan* plan); /* 0: forward has nothing to leave for backward */
@@ -225,8 +228,8 @@ mhla_status mhla_state_fork(const mhla_state* state, mhla_state** fork);
  * written. */
 mhla_status mhla_state_serialize(const mhla_state* state, void* buffer, size_t* size);
 mhla_status mhla_state_restore(const void* bytes, size_t size, mhla_state** state);
-int64_t mhla_state_tokens(const mhla_state* state);
-size_t mhla_state_bytes(const mhla_state* state);
+int64_t mhla_state_tokens(const mhla_state* state); /* -1: state is null */
+size_t mhla_state_bytes(const mhla_state* state);   /* 0: state is null */
 
 #ifdef __cplusplus
 }

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 
+#include "core/sizes.hpp"
 #include "mhla/mixing.hpp"
 #include "mhla/version.hpp"
 
@@ -72,9 +73,16 @@ std::size_t checked_axes(int axes) {
 }
 
 std::size_t squared(std::int64_t blocks, const char* argument) {
-  if (blocks < 0 || blocks > (std::int64_t{1} << 28))
-    throw Error(std::string(argument) + " is " + std::to_string(blocks) + "; it may be 0 to 2^28");
+  require_size(argument, blocks, 0, kMostBlocks);
   return static_cast<std::size_t>(blocks * blocks);
+}
+
+std::vector<std::int64_t> to_cu_seqlens(const mhla_problem& p) {
+  if (p.cu_seqlens_count > 0) required(p.cu_seqlens, "cu_seqlens");
+  if (p.cu_seqlens == nullptr) return {};
+  if (p.cu_seqlens_count < 2 || p.cu_seqlens_count > static_cast<std::size_t>(kMostBatch))
+    throw Error("cu_seqlens_count is " + std::to_string(p.cu_seqlens_count) + "; with cu_seqlens it must be 2 to 2^32");
+  return {p.cu_seqlens, p.cu_seqlens + p.cu_seqlens_count};
 }
 
 Problem to_problem(const mhla_problem& p) {
@@ -91,7 +99,7 @@ Problem to_problem(const mhla_problem& p) {
   problem.mixing_blocks = p.mixing_blocks;
   problem.mixing_per_head = p.mixing_per_head;
   problem.separate_denominator = p.separate_denominator;
-  if (p.cu_seqlens != nullptr) problem.cu_seqlens.assign(p.cu_seqlens, p.cu_seqlens + p.cu_seqlens_count);
+  problem.cu_seqlens = to_cu_seqlens(p);
   problem.initial_tokens = p.initial_tokens;
   return problem;
 }
@@ -117,8 +125,12 @@ extern "C" {
 
 const char* mhla_last_error(void) { return last_error(); }
 const char* mhla_version(void) { return version().data(); }
-const char* mhla_cpu_isa(void) { return cpu_isa().data(); }
-int mhla_cuda_device_count(void) { return device_count(Device::cuda); }
+const char* mhla_cpu_isa(void) {
+  return guarded_or("", [] { return cpu_isa().data(); });
+}
+int mhla_cuda_device_count(void) {
+  return guarded_or(0, [] { return device_count(Device::cuda); });
+}
 
 mhla_status mhla_set_num_threads(int threads) {
   return guarded([&] { set_num_threads(threads); });
@@ -216,17 +228,18 @@ mhla_problem mhla_default_problem(void) {
 }
 
 mhla_tensor mhla_contiguous(void* data, int64_t tokens, int64_t heads, int64_t dim) {
-  return {data, tokens * heads * dim, heads * dim, dim};
+  const Tensor x = contiguous(data, tokens, heads, dim);
+  return {x.data, x.batch_stride, x.token_stride, x.head_stride};
 }
 
 mhla_const_tensor mhla_const_contiguous(const void* data, int64_t tokens, int64_t heads, int64_t dim) {
-  return {data, tokens * heads * dim, heads * dim, dim};
+  const ConstTensor x = contiguous(data, tokens, heads, dim);
+  return {x.data, x.batch_stride, x.token_stride, x.head_stride};
 }
 
 mhla_status mhla_plan_create(const mhla_problem* problem, int threads, mhla_plan** plan) {
   return guarded([&] {
     required(plan, "plan");
-    if (threads < 0) throw Error("threads is " + std::to_string(threads) + "; it may not be negative");
     *plan = std::make_unique<mhla_plan>(mhla_plan{mhla::plan(to_problem(*required(problem, "problem")), threads)})
                 .release();
   });
@@ -235,11 +248,18 @@ mhla_status mhla_plan_create(const mhla_problem* problem, int threads, mhla_plan
 void mhla_plan_destroy(mhla_plan* plan) { std::unique_ptr<mhla_plan>{plan}.reset(); }
 
 mhla_algorithm mhla_plan_algorithm(const mhla_plan* plan) {
-  return static_cast<mhla_algorithm>(plan->plan.algorithm());
+  return guarded_or<mhla_algorithm>(
+      -1, [&] { return static_cast<mhla_algorithm>(required(plan, "plan")->plan.algorithm()); });
 }
-size_t mhla_plan_forward_workspace(const mhla_plan* plan) { return plan->plan.forward_workspace(); }
-size_t mhla_plan_backward_workspace(const mhla_plan* plan) { return plan->plan.backward_workspace(); }
-size_t mhla_plan_kept_bytes(const mhla_plan* plan) { return plan->plan.kept_bytes(); }
+size_t mhla_plan_forward_workspace(const mhla_plan* plan) {
+  return guarded_or<size_t>(0, [&] { return required(plan, "plan")->plan.forward_workspace(); });
+}
+size_t mhla_plan_backward_workspace(const mhla_plan* plan) {
+  return guarded_or<size_t>(0, [&] { return required(plan, "plan")->plan.backward_workspace(); });
+}
+size_t mhla_plan_kept_bytes(const mhla_plan* plan) {
+  return guarded_or<size_t>(0, [&] { return required(plan, "plan")->plan.kept_bytes(); });
+}
 
 mhla_status mhla_forward(const mhla_plan* plan, const mhla_forward_args* args) {
   return guarded([&] {

@@ -35,6 +35,13 @@ mhla_status guarded(Call&& call) {
   }
 }
 
+// The same for a function that returns a value: `otherwise` beside the message.
+template <typename Value, typename Call>
+Value guarded_or(Value otherwise, Call&& call) {
+  Value value = otherwise;
+  return guarded([&] { value = call(); }) == MHLA_OK ? value : otherwise;
+}
+
 template <typename Pointer>
 Pointer* required(Pointer* pointer, const char* argument) {
   if (pointer == nullptr) throw Error(std::string(argument) + " is null");

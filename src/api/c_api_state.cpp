@@ -102,7 +102,11 @@ mhla_status mhla_state_restore(const void* bytes, size_t size, mhla_state** stat
   });
 }
 
-int64_t mhla_state_tokens(const mhla_state* state) { return state->state.tokens(); }
-size_t mhla_state_bytes(const mhla_state* state) { return state->state.bytes(); }
+int64_t mhla_state_tokens(const mhla_state* state) {
+  return guarded_or<int64_t>(-1, [&] { return required(state, "state")->state.tokens(); });
+}
+size_t mhla_state_bytes(const mhla_state* state) {
+  return guarded_or<size_t>(0, [&] { return required(state, "state")->state.bytes(); });
+}
 
 }  // extern "C"

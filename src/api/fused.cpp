@@ -35,6 +35,7 @@ void fill_table(const Rotary& rotary, double theta, std::int64_t offset, T* cos,
 
 template <typename Problem>
 std::size_t slot_bytes(const Problem& p) {
+  validate(p);
   return static_cast<std::size_t>(slots_of(p).count() * rows_of(p).width()) * element_size(accumulation_type(p.dtype));
 }
 
@@ -74,8 +75,7 @@ RotaryLayout parse_rotary_layout(std::string_view text) {
 }
 
 void rotary_table(const Rotary& rotary, double theta, std::int64_t offset, DType dtype, void* cos, void* sin) {
-  validate(rotary);
-  validate_table(theta, dtype, cos, sin);
+  validate_table(rotary, theta, offset, dtype, cos, sin);
   if (dtype == DType::f64)
     fill_table(rotary, theta, offset, static_cast<double*>(cos), static_cast<double*>(sin));
   else

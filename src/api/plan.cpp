@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "core/layout.hpp"
+#include "core/sizes.hpp"
 #include "core/validate.hpp"
 #include "cpu/algorithms.hpp"
 #include "cuda/attention.hpp"
@@ -24,25 +25,27 @@ constexpr double kChunk = 64;  // tokens a token-causal block is walked by
 Work work_of(const Problem& p) {
   const Layout layout(p);
   Work work;
-  for (const Sequence& s : layout.sequences()) {
+  const double alike = layout.different_sequences() < layout.sequences() ? static_cast<double>(layout.sequences()) : 1;
+  for (std::int64_t n = 0; n < layout.different_sequences(); ++n) {
+    const Sequence s = layout.sequence(n);
     const auto tokens = static_cast<double>(s.tokens);
     const auto blocks = static_cast<double>(s.blocks);
     const auto before = static_cast<double>(layout.first_block());
     const double chunk = std::min({kChunk, static_cast<double>(layout.capacity()), std::max(tokens, 1.0)});
-    work.summary_tokens += 2 * tokens;
+    work.summary_tokens += alike * 2 * tokens;
     switch (p.options.masking) {
       case Masking::none:
-        work.block_pairs += blocks * blocks;
-        work.token_pairs += tokens * tokens;
+        work.block_pairs += alike * blocks * blocks;
+        work.token_pairs += alike * tokens * tokens;
         break;
       case Masking::block_causal:
-        work.block_pairs += blocks * (before + (blocks + 1) / 2);
-        work.token_pairs += tokens * (tokens + static_cast<double>(layout.capacity())) / 2;
+        work.block_pairs += alike * blocks * (before + (blocks + 1) / 2);
+        work.token_pairs += alike * tokens * (tokens + static_cast<double>(layout.capacity())) / 2;
         break;
       case Masking::token_causal:
-        work.block_pairs += blocks * (before + (blocks - 1) / 2);
-        work.inner_pairs += tokens * (chunk + 1) / 2;
-        work.token_pairs += tokens * (tokens + 1) / 2;
+        work.block_pairs += alike * blocks * (before + (blocks - 1) / 2);
+        work.inner_pairs += alike * tokens * (chunk + 1) / 2;
+        work.token_pairs += alike * tokens * (tokens + 1) / 2;
         break;
     }
   }
@@ -124,7 +127,7 @@ std::size_t Plan::token_bytes() const {
 
 Plan plan(const Problem& problem, int threads) {
   validate(problem);
-  if (threads < 0) throw Error("threads is " + std::to_string(threads) + "; it must be positive, or 0 for the default");
+  require_size("threads", threads, 0, kMostThreads);  // 0: the default
   if (problem.options.algorithm == Algorithm::dense && !dense_form_exists(problem))
     throw Error(
         "algorithm is dense, which has no form for initial_tokens, q_den and k_den or normalizer authors; use "

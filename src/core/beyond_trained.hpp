@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "core/sizes.hpp"
 #include "mhla/mixing.hpp"
 
 namespace mhla {
@@ -122,8 +123,10 @@ struct KeptBlocks {
 template <typename T>
 std::vector<T> mixing_from(const KeptBlocks& kept, std::span<const T> mixing, std::int64_t heads, std::int64_t block,
                            std::int64_t own) {
+  require_size("block", block, 0, kMostTokens);
+  require_size("own", own, 0, kMostBlocks);
   const std::int64_t history = kept.history(block), first = kept.first(block), n = history + own;
-  std::vector<T> result(static_cast<std::size_t>(heads * n * n));
+  std::vector<T> result(static_cast<std::size_t>(checked_elements("heads x blocks x blocks", {heads, n, n})));
   for (std::int64_t h = 0; h < heads; ++h)
     for (std::int64_t i = block; i < block + own; ++i) {
       const auto row = mixing_row(mixing.data() + h * kept.trained * kept.trained, kept.trained, i, kept.beyond);

@@ -4,16 +4,20 @@
 #include <cstdint>
 
 #include "core/beyond_trained.hpp"
+#include "core/sizes.hpp"
 #include "mhla/decode.hpp"
 
 namespace mhla {
+
+constexpr std::int64_t kMostDecodeTokens = 1 << 16;  // of a step, and of a block, whose rows every token reads
 
 // Also throws unless every pointer is there that a step of `tokens` tokens needs (0: decode_open).
 void validate(const DecodeConfig& config, std::int64_t tokens, const DecodeArgs& args);
 
 // Blocks the longest batch row may reach.
 inline std::int64_t most_blocks(const DecodeConfig& config) {
-  if (config.max_tokens > 0) return (config.max_tokens - 1) / config.block_size + 1;
+  require_size("block_size", config.block_size, 1, kMostBlockTokens);
+  if (config.max_tokens > 0) return divide_up(config.max_tokens, config.block_size);
   return config.beyond == BeyondTrained::error ? config.mixing_blocks : KeptBlocks::kAny;
 }
 

@@ -6,7 +6,11 @@
 namespace mhla::fused {
 
 void validate(const Rotary& rotary);
-void validate_table(double theta, DType dtype, const void* cos, const void* sin);
+void validate_table(const Rotary& rotary, double theta, std::int64_t offset, DType dtype, const void* cos,
+                    const void* sin);
+void validate(const RotaryFeatures& p);  // its sizes
+void validate(const GatedNorm& p);
+void validate(const Modulate& p);
 void validate(const RotaryFeatures& p, const RotaryFeatures::Forward& args);
 void validate(const RotaryFeatures& p, const RotaryFeatures::Backward& args);
 void validate(const GatedNorm& p, const GatedNorm::Forward& args);

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
-#include <vector>
+#include <span>
 
+#include "core/sizes.hpp"
 #include "mhla/attention.hpp"
 
 namespace mhla {
@@ -19,28 +21,41 @@ struct Sequence {
   std::int64_t blocks = 0;  // blocks that receive tokens in this call
 };
 
+// The partition with blocks no larger than the tokens there are. An initial state counts in full blocks: then as it is.
+inline Partition fitted_partition(const Problem& problem) {
+  const Partition& given = problem.partition;
+  if (problem.initial_tokens > 0 || given.block_capacity() <= given.tokens()) return given;
+  std::array<std::int64_t, Partition::kMaxAxes> extents{};
+  const auto axes = static_cast<std::size_t>(given.axes());
+  for (std::size_t axis = 0; axis < axes; ++axis)
+    extents[axis] = std::clamp<std::int64_t>(given.sizes()[axis], 1, given.extents()[axis]);
+  return Partition::by_extent(given.sizes(), std::span(extents).first(axes));
+}
+
+// Of a problem that validate() accepted, which must outlive it.
 class Layout {
  public:
   explicit Layout(const Problem& problem)
-      : partition_(problem.partition), first_block_(problem.initial_tokens / partition_.block_capacity()),
+      : partition_(fitted_partition(problem)), cu_seqlens_(problem.cu_seqlens), count_(problem.sequences()),
+        first_block_(problem.initial_tokens / partition_.block_capacity()),
         filled_(problem.initial_tokens % partition_.block_capacity()) {
-    const auto count = problem.sequences();
-    sequences_.reserve(static_cast<std::size_t>(count));
-    for (std::int64_t s = 0; s < count; ++s) {
-      Sequence sequence{.index = s, .batch = s, .tokens = partition_.tokens()};
-      if (!problem.cu_seqlens.empty()) {
-        const auto at = static_cast<std::size_t>(s);
-        sequence.batch = 0;
-        sequence.first_token = problem.cu_seqlens[at];
-        sequence.tokens = problem.cu_seqlens[at + 1] - problem.cu_seqlens[at];
-      }
-      sequence.blocks = partition_.is_line() ? line_blocks(sequence.tokens) : partition_.blocks();
-      most_blocks_ = std::max(most_blocks_, sequence.blocks);
-      sequences_.push_back(sequence);
-    }
+    for (std::int64_t s = 0; s < different_sequences(); ++s) most_blocks_ = std::max(most_blocks_, sequence(s).blocks);
   }
 
-  const std::vector<Sequence>& sequences() const { return sequences_; }
+  std::int64_t sequences() const { return count_; }
+  Sequence sequence(std::int64_t index) const {
+    Sequence s{.index = index, .batch = index, .tokens = partition_.tokens()};
+    if (!cu_seqlens_.empty()) {
+      const auto at = static_cast<std::size_t>(index);
+      s.batch = 0;
+      s.first_token = cu_seqlens_[at];
+      s.tokens = cu_seqlens_[at + 1] - cu_seqlens_[at];
+    }
+    s.blocks = partition_.is_line() ? line_blocks(s.tokens) : partition_.blocks();
+    return s;
+  }
+  // Batch rows are all like the first; packed sequences differ.
+  std::int64_t different_sequences() const { return cu_seqlens_.empty() ? std::min<std::int64_t>(count_, 1) : count_; }
   std::int64_t first_block() const { return first_block_; }
   std::int64_t filled() const { return filled_; }            // tokens of block first_block() in the initial state
   std::int64_t most_blocks() const { return most_blocks_; }  // of any sequence
@@ -77,7 +92,7 @@ class Layout {
 
  private:
   std::int64_t line_blocks(std::int64_t tokens) const {
-    return tokens == 0 ? 0 : (tokens + filled_ + capacity() - 1) / capacity();
+    return tokens == 0 ? 0 : divide_up(tokens + filled_, capacity());
   }
   std::int64_t line_begin(std::int64_t local) const { return std::max<std::int64_t>(0, local * capacity() - filled_); }
   std::int64_t line_end(const Sequence& sequence, std::int64_t local) const {
@@ -85,10 +100,11 @@ class Layout {
   }
 
   Partition partition_;
+  std::span<const std::int64_t> cu_seqlens_;
+  std::int64_t count_;
   std::int64_t first_block_;
   std::int64_t filled_;
   std::int64_t most_blocks_ = 0;
-  std::vector<Sequence> sequences_;
 };
 
 }  // namespace mhla

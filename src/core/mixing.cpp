@@ -7,6 +7,7 @@
 #include <numbers>
 
 #include "core/names.hpp"
+#include "core/sizes.hpp"
 
 namespace mhla {
 namespace {
@@ -89,9 +90,9 @@ std::vector<double> by_distance(const Partition& partition, MixingInit init, con
 
 template <typename T>
 void project(std::span<T> mixing, std::int64_t blocks, bool normalize_rows, T low, T high) {
-  if (blocks < 0) throw Error("blocks is " + std::to_string(blocks) + "; it may not be negative");
+  require_size("blocks", blocks, 0, kMostBlocks);
   const auto side = static_cast<std::size_t>(blocks);
-  if ((side != 0 && mixing.size() / side != side) || mixing.size() != side * side)
+  if (mixing.size() != side * side)
     throw Error("mixing has " + std::to_string(mixing.size()) + " entries; " + std::to_string(blocks) +
                 " blocks need " + std::to_string(blocks) + " x " + std::to_string(blocks));
   if (!(low <= high))
@@ -123,10 +124,7 @@ BeyondTrained parse_beyond_trained(std::string_view text) {
 }
 
 std::vector<double> mixing_init(const Partition& partition, MixingInit init, const MixingInitOptions& options) {
-  constexpr std::int64_t kMostBlocks = std::int64_t{1} << 28;
-  if (partition.blocks() > kMostBlocks)
-    throw Error("partition has " + std::to_string(partition.blocks()) + " blocks; a mixing matrix may have " +
-                std::to_string(kMostBlocks));
+  require_size("the number of blocks of partition", partition.blocks(), 0, kMostBlocks);
   if (init == MixingInit::exp) check_positive(options.sigma, "sigma");
   if (init == MixingInit::local && !(options.threshold >= 0))
     throw Error("threshold is " + std::to_string(options.threshold) + "; it may not be negative");

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/beyond_trained.hpp"
+#include "core/sizes.hpp"
 #include "mhla/mixing.hpp"
 #include "mhla/types.hpp"
 
@@ -52,8 +53,9 @@ void scale_to_sum(std::span<double> row, double target) {
 }
 
 void check_square(std::span<const double> mixing, std::int64_t blocks, const char* argument) {
+  require_size(argument, blocks, 0, kMostBlocks);
   const auto side = static_cast<std::size_t>(blocks);
-  if (blocks < 0 || (side != 0 && mixing.size() / side != side) || mixing.size() != side * side)
+  if (mixing.size() != side * side)
     throw Error("mixing has " + std::to_string(mixing.size()) + " entries; " + argument + " is " +
                 std::to_string(blocks) + ", which needs that number squared");
 }
@@ -65,6 +67,7 @@ std::vector<double> resize_mixing(std::span<const double> mixing, const Partitio
   if (from.axes() != to.axes())
     throw Error("to has " + std::to_string(to.axes()) + " axes; it needs " + std::to_string(from.axes()) +
                 ", as from has");
+  require_size("the number of blocks of `to`", to.blocks(), 0, kMostBlocks);
   if (to.blocks() == 0) return {};
   if (from.blocks() == 0) throw Error("from has no blocks; it must have at least one");
 
@@ -88,7 +91,7 @@ std::vector<double> resize_mixing(std::span<const double> mixing, const Partitio
 std::vector<double> causal_row(std::span<const double> mixing, std::int64_t trained, std::int64_t block,
                                BeyondTrained beyond) {
   check_square(mixing, trained, "trained");
-  if (block < 0) throw Error("block is " + std::to_string(block) + "; it may not be negative");
+  require_size("block", block, 0, kMostKeptBlocks);
   if (block >= trained && beyond == BeyondTrained::error)
     throw Error("block is " + std::to_string(block) + "; the mixing matrix was trained for " + std::to_string(trained) +
                 " blocks and `beyond` is error; it may be clamp, running-mean or interpolate");
@@ -103,7 +106,7 @@ std::vector<double> causal_row(std::span<const double> mixing, std::int64_t trai
 std::vector<double> extend_causal_mixing(std::span<const double> mixing, std::int64_t trained, std::int64_t blocks,
                                          BeyondTrained beyond) {
   check_square(mixing, trained, "trained");
-  if (blocks < 0) throw Error("blocks is " + std::to_string(blocks) + "; it may not be negative");
+  require_size("blocks", blocks, 0, kMostBlocks);
   const auto side = static_cast<std::size_t>(blocks);
   std::vector<double> result(side * side, 0.0);
   for (std::int64_t i = 0; i < blocks; ++i)

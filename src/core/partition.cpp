@@ -3,16 +3,13 @@
 
 #include <algorithm>
 
+#include "core/sizes.hpp"
 #include "mhla/types.hpp"
 
 namespace mhla {
 namespace {
 
 using Axes = std::array<std::int64_t, Partition::kMaxAxes>;
-
-std::int64_t divide_up(std::int64_t value, std::int64_t divisor) {
-  return value / divisor + (value % divisor != 0 ? 1 : 0);
-}
 
 std::string times(std::span<const std::int64_t> values) {
   std::string text;
@@ -175,7 +172,7 @@ std::int64_t Partition::slot_of(std::int64_t token) const {
 
 std::vector<std::int64_t> Partition::block_order() const {
   std::vector<std::int64_t> order;
-  order.reserve(static_cast<std::size_t>(tokens_));
+  order.reserve(static_cast<std::size_t>(checked_elements("tokens", {tokens_})));
   for (std::int64_t block = 0; block < blocks_; ++block) {
     const BlockRuns runs = this->runs(block);
     for (std::int64_t r = 0; r < runs.size(); ++r)
@@ -185,7 +182,7 @@ std::vector<std::int64_t> Partition::block_order() const {
 }
 
 std::vector<std::int64_t> Partition::block_offsets() const {
-  std::vector<std::int64_t> offsets(static_cast<std::size_t>(blocks_) + 1, 0);
+  std::vector<std::int64_t> offsets(static_cast<std::size_t>(checked_elements("blocks", {blocks_})) + 1, 0);
   for (std::int64_t block = 0; block < blocks_; ++block)
     offsets[static_cast<std::size_t>(block) + 1] = offsets[static_cast<std::size_t>(block)] + block_tokens(block);
   return offsets;

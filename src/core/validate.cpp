@@ -1,35 +1,23 @@
 // What the operator accepts. plan() checks the problem, forward() and backward() the pointers of one execution.
 #include "core/validate.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <limits>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "core/layout.hpp"
+#include "core/require.hpp"
+#include "core/sizes.hpp"
+#include "core/strides.hpp"
 
 namespace mhla {
 namespace {
 
 constexpr std::int64_t kMaxDim = 4096;
 constexpr std::int64_t kMaxDimOnCuda = 256;
-
-std::string text(std::int64_t value) { return std::to_string(value); }
-std::string text(std::size_t value) { return std::to_string(value); }
-std::string text(std::string_view value) { return std::string(value); }
-std::string text(const Partition& value) { return value.describe(); }
-
-// The message is put together only when it is needed.
-template <typename... Parts>
-void require(bool ok, const Parts&... parts) {
-  if (!ok) throw Error((text(parts) + ...));
-}
-
-void require_range(const char* name, std::int64_t value, std::int64_t low, std::int64_t high) {
-  require(value >= low && value <= high, name, " is ", value, "; it must be from ", low, " to ", high);
-}
 
 void require_finite(const char* name, double value) { require(std::isfinite(value), name, " is not finite"); }
 
@@ -48,7 +36,7 @@ void validate_packed(const Problem& p) {
 }
 
 void validate_initial_tokens(const Problem& p) {
-  require(p.initial_tokens >= 0, "initial_tokens is ", p.initial_tokens, "; it must not be negative");
+  require_size("initial_tokens", p.initial_tokens, 0, kMostTokens);
   if (p.initial_tokens == 0) return;
   require(p.options.masking != Masking::none, "initial_tokens is ", p.initial_tokens,
           "; an initial state needs masking token_causal or block_causal");
@@ -58,7 +46,9 @@ void validate_initial_tokens(const Problem& p) {
             "; with masking block_causal it must be a multiple of the block size, ", p.partition.block_capacity());
 }
 
+// The largest number first: what comes after relies on it.
 void validate_mixing_size(const Problem& p) {
+  require_size("mixing_blocks", p.mixing_blocks, 0, kMostBlocks);
   const bool corner_allowed = p.options.masking != Masking::none || !p.cu_seqlens.empty();
   const std::int64_t needed = corner_allowed ? p.final_blocks() : p.partition.blocks();
   if (corner_allowed)
@@ -67,30 +57,49 @@ void validate_mixing_size(const Problem& p) {
   else
     require(p.mixing_blocks == needed, "mixing is for ", p.mixing_blocks, " blocks; the partition (", p.partition,
             ") has ", needed);
-  require(p.mixing_blocks <= (std::int64_t{1} << 24), "mixing is for ", p.mixing_blocks,
-          " blocks; at most 2^24 are supported");
 }
 
-void require_tensor(const char* name, const void* data, const Problem& p) {
-  require(data != nullptr || p.partition.tokens() == 0 || p.batch == 0, name, " is null");
+// Every tensor and every matrix of summaries that the call has to do with.
+void validate_elements(const Problem& p) {
+  const std::int64_t dim = std::max(p.key_dim, p.value_dim), blocks = std::max<std::int64_t>(1, p.mixing_blocks);
+  checked_elements("batch x tokens x heads x dim", {p.batch, p.partition.tokens(), p.heads, dim});
+  checked_elements(p.cu_seqlens.empty() ? "batch x kv_heads x blocks x key_dim x value_dim"
+                                        : "sequences x kv_heads x blocks x key_dim x value_dim",
+                   {p.sequences(), p.kv_heads, blocks, p.key_dim, p.value_dim});
+  if (p.mixing_per_head) checked_elements("heads x blocks x blocks of mixing", {p.heads, blocks, blocks});
 }
 
-void require_strides(const char* name, std::int64_t token_stride, std::int64_t head_stride, std::int64_t batch_stride,
-                     const Problem& p, std::int64_t heads, std::int64_t dim) {
-  // An output whose rows overlap would be written twice.
-  if (p.partition.tokens() == 0) return;
-  const auto bad = [&](const char* which, std::int64_t stride, std::int64_t count) {
-    require(count <= 1 || std::abs(stride) >= dim, name, " has a ", which, " stride of ", stride, "; rows of ", dim,
-            " elements would overlap");
-  };
-  bad("token", token_stride, p.partition.tokens());
-  bad("head", head_stride, heads);
-  bad("batch", batch_stride, p.batch);
+// Kernels count blocks, and the tokens of one, in 32 bits.
+void validate_on_cuda(const Problem& p) {
+  constexpr std::int64_t kMost = 0x7fffffff, kHalf = std::int64_t{1} << 30;
+  const std::int64_t tokens = p.partition.tokens();
+  require(fitted_partition(p).block_capacity() <= kHalf, "partition is a ", p.partition,
+          "; on CUDA its blocks may have at most 2^30 tokens");
+  require(p.partition.is_line() || tokens <= kMost, "partition is a ", p.partition,
+          "; on CUDA a grid may have at most 2^31 - 1 tokens");
+  require(p.options.algorithm != Algorithm::dense || tokens <= kHalf, "algorithm is dense for ", tokens,
+          " tokens; on CUDA it may have at most 2^30");
+  checked_elements("batch or sequences x heads x blocks",
+                   {p.sequences(), p.heads, std::max<std::int64_t>(1, p.final_blocks())}, kMost);
+}
+
+void require_given(const char* name, const void* data, const TokenSizes& sizes) {
+  require(data != nullptr || sizes.empty(), name, " is null");
+}
+
+TokenSizes sizes_of(const Problem& p, std::int64_t heads, std::int64_t dim) {
+  return {p.batch, p.partition.tokens(), heads, dim};
+}
+
+void require_input(const char* name, const ConstTensor& x, const TokenSizes& sizes) {
+  require_given(name, x.data, sizes);
+  require_strides(name, x, sizes);
 }
 
 void require_output(const char* name, const Tensor& x, const Problem& p, std::int64_t heads, std::int64_t dim) {
-  require_tensor(name, x.data, p);
-  require_strides(name, x.token_stride, x.head_stride, x.batch_stride, p, heads, dim);
+  const TokenSizes sizes = sizes_of(p, heads, dim);
+  require_given(name, x.data, sizes);
+  require_apart(name, x, sizes);
 }
 
 template <typename T>
@@ -103,8 +112,8 @@ void require_finite_mixing(const void* data, const Problem& p) {
     for (std::int64_t i = 0; i < used; ++i)
       for (std::int64_t b = 0; b < (causal ? i + 1 : used); ++b) {
         if (std::isfinite(mixing[(h * M + i) * M + b])) continue;
-        throw Error("mixing" + (p.mixing_per_head ? "[" + text(h) + "]" : std::string()) + "[" + text(i) + "][" +
-                    text(b) + "] is not finite");
+        throw Error("mixing" + (p.mixing_per_head ? "[" + as_text(h) + "]" : std::string()) + "[" + as_text(i) + "][" +
+                    as_text(b) + "] is not finite");
       }
 }
 
@@ -123,13 +132,15 @@ void require_aligned(std::string_view name, const void* memory, const Problem& p
 }
 
 void validate_inputs(const Problem& p, const Inputs& in) {
-  require_tensor("q", in.q.data, p);
-  require_tensor("k", in.k.data, p);
-  require_tensor("v", in.v.data, p);
-  for (const auto& [name, data] : {std::pair{"q_den", in.q_den.data}, std::pair{"k_den", in.k_den.data}}) {
-    if (p.separate_denominator)
-      require_tensor(name, data, p);
-    else
+  const TokenSizes queries = sizes_of(p, p.heads, p.key_dim), keys = sizes_of(p, p.kv_heads, p.key_dim);
+  require_input("q", in.q, queries);
+  require_input("k", in.k, keys);
+  require_input("v", in.v, sizes_of(p, p.kv_heads, p.value_dim));
+  if (p.separate_denominator) {
+    require_input("q_den", in.q_den, queries);
+    require_input("k_den", in.k_den, keys);
+  } else {
+    for (const auto& [name, data] : {std::pair{"q_den", in.q_den.data}, std::pair{"k_den", in.k_den.data}})
       require(data == nullptr, name, " is given, but the problem's separate_denominator is false");
   }
   require(in.mixing != nullptr || p.mixing_blocks == 0, "mixing is null");
@@ -145,21 +156,19 @@ void validate_inputs(const Problem& p, const Inputs& in) {
 }  // namespace
 
 void validate(const Problem& p) {
-  require_range("batch", p.batch, 0, std::int64_t{1} << 40);
-  require_range("heads", p.heads, 1, 1 << 20);
-  require_range("kv_heads", p.kv_heads, 1, p.heads);
+  require_size("batch", p.batch, 0, kMostBatch);
+  require_size("heads", p.heads, 1, 1 << 20);
+  require_size("kv_heads", p.kv_heads, 1, p.heads);
   require(p.heads % p.kv_heads == 0, "kv_heads is ", p.kv_heads, "; it must divide heads, ", p.heads);
   const std::int64_t most = p.device == Device::cuda ? kMaxDimOnCuda : kMaxDim;
-  require_range("key_dim", p.key_dim, 1, most);
-  require_range("value_dim", p.value_dim, 1, most);
+  require_size("key_dim", p.key_dim, 1, most);
+  require_size("value_dim", p.value_dim, 1, most);
   require_finite("scale", p.options.scale);
   require_finite("eps", p.options.eps);
   require_finite("feature_eps", p.options.feature_eps);
-  std::int64_t elements = 0;
-  const bool overflow = __builtin_mul_overflow(p.batch, p.partition.tokens(), &elements) ||
-                        __builtin_mul_overflow(elements, p.heads, &elements) ||
-                        __builtin_mul_overflow(elements, std::max(p.key_dim, p.value_dim) * 8, &elements);
-  require(!overflow, "batch x tokens x heads x dim does not fit 63 bits");
+  require(p.partition.tokens() <= kMostTokens, "partition is a ", p.partition, "; it may have at most 2^48 tokens");
+  require(p.partition.block_capacity() <= kMostBlockTokens, "partition is a ", p.partition,
+          "; its blocks may have at most 2^32 tokens");
   require(!p.separate_denominator || p.options.normalizer != Normalizer::none,
           "q_den and k_den are given (separate_denominator), but normalizer is none: there is no denominator");
   validate_packed(p);
@@ -170,6 +179,8 @@ void validate(const Problem& p) {
             "normalizer authors has no causal form; use none or paper with masking ", name(p.options.masking));
   }
   validate_mixing_size(p);
+  validate_elements(p);
+  if (p.device == Device::cuda) validate_on_cuda(p);
 }
 
 void validate(const Problem& p, const ForwardArgs& args) {
@@ -187,8 +198,9 @@ void validate(const Problem& p, const ForwardArgs& args) {
 
 void validate(const Problem& p, const BackwardArgs& args) {
   validate_inputs(p, args.in);
-  require_tensor("d_o", args.d_o.data, p);
-  if (p.options.normalizer != Normalizer::none) require_tensor("o", args.o.data, p);
+  const TokenSizes outputs = sizes_of(p, p.heads, p.value_dim);
+  require_input("d_o", args.d_o, outputs);
+  if (p.options.normalizer != Normalizer::none) require_input("o", args.o, outputs);
   require_output("d_q", args.d_q, p, p.heads, p.key_dim);
   require_output("d_k", args.d_k, p, p.kv_heads, p.key_dim);
   require_output("d_v", args.d_v, p, p.kv_heads, p.value_dim);

@@ -96,11 +96,11 @@ class CpuCall {
   bool has_authors_denominator() const { return p.options.normalizer == Normalizer::authors; }
   bool has_denominator() const { return p.options.normalizer != Normalizer::none; }
 
-  // Independent pieces of work: (sequence, kv head).
-  std::int64_t units() const { return p.sequences() * p.kv_heads; }
-  const Sequence& sequence(std::int64_t unit) const {
-    return layout.sequences()[static_cast<std::size_t>(unit / p.kv_heads)];
+  // Independent pieces of work: (sequence, kv head); none where there are no tokens, now or before.
+  std::int64_t units() const {
+    return p.partition.tokens() == 0 && p.initial_tokens == 0 ? 0 : p.sequences() * p.kv_heads;
   }
+  Sequence sequence(std::int64_t unit) const { return layout.sequence(unit / p.kv_heads); }
   std::int64_t kv_head(std::int64_t unit) const { return unit % p.kv_heads; }
 
   // Largest number of blocks a unit mixes, initial ones included.

@@ -24,12 +24,12 @@ class Unit {
         A(w, N_) {}
 
   void open(std::int64_t unit) {
-    s = &call_.sequence(unit);
+    s = call_.sequence(unit);
     kv = call_.kv_head(unit);
     offsets.assign(1, 0);
-    for (std::int64_t b = 0; b < s->blocks; ++b) {
+    for (std::int64_t b = 0; b < s.blocks; ++b) {
       std::int64_t at = offsets.back();
-      call_.for_each_chunk(*s, b, [&](const Chunk& chunk, const Chunk&) {
+      call_.for_each_chunk(s, b, [&](const Chunk& chunk, const Chunk&) {
         load_keys(chunk, at);
         at += chunk.tokens;
       });
@@ -37,10 +37,13 @@ class Unit {
     }
   }
 
-  // Loads the chunk's queries and computes their raw scores against every key they may see.
-  void score(const Chunk& chunk, std::int64_t block, std::int64_t head) {
-    call_.load(in_->q, call_.query_features, *s, head, chunk, q);
-    visible_ = call_.p.options.masking == Masking::none ? offsets.back() : offsets[static_cast<std::size_t>(block + 1)];
+  // Loads the chunk's queries, of which `first` is the place of the first, and computes their raw scores against every
+  // key that one of them sees.
+  void score(const Chunk& chunk, std::int64_t block, std::int64_t head, std::int64_t first) {
+    call_.load(in_->q, call_.query_features, s, head, chunk, q);
+    visible_ = offsets.back();
+    if (call_.p.options.masking == Masking::block_causal) visible_ = offsets[static_cast<std::size_t>(block + 1)];
+    if (call_.token_causal) visible_ = first + chunk.tokens;
     A.dim = visible_;
     raw_scores(chunk.tokens);
     const T* row = call_.mixing(*in_, head) + block * call_.p.mixing_blocks;
@@ -63,6 +66,62 @@ class Unit {
       }
   }
 
+  // out_t = sum of X[t, s] rows[s] over the tokens s that token t of the chunk sees: what it does not see may be NaN,
+  // which a weight of zero would not hide.
+  void apply_seen(const Tile<T>& X, std::int64_t tokens, std::int64_t first, const T* rows, const Tile<T>& out) const {
+    if (!call_.token_causal) return apply(kernel_, tokens, X, rows, out, false);
+    const std::int64_t ld = padded<T>(out.dim);
+    for (std::int64_t po = 0; po < out.panels(); ++po)
+      for (std::int64_t pi = 0; pi < X.panels(); ++pi) {
+        const std::int64_t at = pi * kPanel<T>, width = X.width(pi);
+        const auto product = [&](std::int64_t begin, std::int64_t end, std::int64_t seen, Steps steps) {
+          if (begin >= end) return;
+          kernel_.product_rows({.m = end - begin,
+                                .n = out.padded_width(po),
+                                .k = seen,
+                                .a = X.panel(pi) + begin * kTileStride<T>,
+                                .lda = 0,
+                                .b = rows + at * ld + po * kPanel<T>,
+                                .ldb = ld,
+                                .c = out.panel(po) + begin * kTileStride<T>,
+                                .ldc = kTileStride<T>,
+                                .accumulate = pi > 0,
+                                .steps = steps});
+        };
+        const std::int64_t some = std::max<std::int64_t>(at - first, 0);  // the first row that sees any of the panel
+        const std::int64_t all = std::clamp(at + width - 1 - first, some, tokens);  // the first that sees all of it
+        product(some, all, first + some + 1 - at, Steps::growing);
+        product(all, tokens, width, Steps::all);
+      }
+  }
+
+  // sums[s] += sum of X[t, s] y_t over the tokens t of the chunk that see token s.
+  void add_seen(const Tile<T>& X, std::int64_t tokens, std::int64_t first, const Tile<T>& y, T* sums) const {
+    if (!call_.token_causal) return outer_product(kernel_, tokens, X, y, sums, true);
+    const std::int64_t ld = padded<T>(y.dim);
+    for (std::int64_t px = 0; px < X.panels(); ++px)
+      for (std::int64_t py = 0; py < y.panels(); ++py) {
+        const std::int64_t at = px * kPanel<T>, width = X.width(px);
+        const auto product = [&](std::int64_t begin, std::int64_t end, std::int64_t token, Steps steps) {
+          if (begin >= end) return;
+          kernel_.product_k_major({.m = end - begin,
+                                   .n = y.padded_width(py),
+                                   .k = tokens - token,
+                                   .a = X.panel(px) + token * kTileStride<T> + begin,
+                                   .lda = kTileStride<T>,
+                                   .b = y.panel(py) + token * kTileStride<T>,
+                                   .ldb = kTileStride<T>,
+                                   .c = sums + (at + begin) * ld + py * kPanel<T>,
+                                   .ldc = ld,
+                                   .accumulate = true,
+                                   .steps = steps});
+        };
+        const std::int64_t by_all = std::clamp<std::int64_t>(first + 1 - at, 0, width);  // columns that all tokens see
+        product(0, by_all, 0, Steps::all);
+        product(by_all, width, at + by_all - first, Steps::shrinking);
+      }
+  }
+
   // Denominators from the weighted scores.
   void row_sums(std::int64_t tokens, T* out) const {
     std::fill_n(out, tokens, static_cast<T>(call_.p.options.eps));
@@ -81,8 +140,8 @@ class Unit {
 
  private:
   void load_keys(const Chunk& chunk, std::int64_t at) {
-    call_.load(in_->k, call_.key_features, *s, kv, chunk, tile_k_);
-    call_.load(in_->v, call_.no_features, *s, kv, chunk, tile_v_);
+    call_.load(in_->k, call_.key_features, s, kv, chunk, tile_k_);
+    call_.load(in_->v, call_.no_features, s, kv, chunk, tile_v_);
     for (std::int64_t panel = 0; panel < tile_k_.panels(); ++panel)
       kernel_.transpose(chunk.tokens, tile_k_.width(panel), tile_k_.panel(panel), kTileStride<T>,
                         keys_ + panel * kPanel<T> * ld_ + at, ld_);
@@ -104,7 +163,7 @@ class Unit {
 
  public:
   Tile<T> q, A;
-  const Sequence* s = nullptr;
+  Sequence s;
   std::int64_t kv = 0;
   std::vector<std::int64_t> offsets;  // of the blocks' first tokens
 };
@@ -121,17 +180,17 @@ struct Forward {
   void run(const CpuCall<T>& call, const ForwardArgs& args, std::int64_t index) {
     unit.open(index);
     for (std::int64_t h = unit.kv * call.group; h < (unit.kv + 1) * call.group; ++h)
-      for (std::int64_t i = 0; i < unit.s->blocks; ++i) {
+      for (std::int64_t i = 0; i < unit.s.blocks; ++i) {
         std::int64_t first = unit.offsets[static_cast<std::size_t>(i)];
-        call.for_each_chunk(*unit.s, i, [&](const Chunk& chunk, const Chunk&) {
-          unit.score(chunk, i, h);
+        call.for_each_chunk(unit.s, i, [&](const Chunk& chunk, const Chunk&) {
+          unit.score(chunk, i, h, first);
           unit.weigh(unit.A, chunk.tokens, first);
-          apply(call.kernel, chunk.tokens, unit.A, unit.values(), o, false);
+          unit.apply_seen(unit.A, chunk.tokens, first, unit.values(), o);
           if (call.has_denominator()) {
             unit.row_sums(chunk.tokens, factor);
             for (std::int64_t t = 0; t < chunk.tokens; ++t) factor[t] = T(1) / factor[t];
           }
-          call.store(args.o, *unit.s, h, chunk, o, call.has_denominator() ? factor : nullptr);
+          call.store(args.o, unit.s, h, chunk, o, call.has_denominator() ? factor : nullptr);
           first += chunk.tokens;
         });
       }
@@ -154,9 +213,9 @@ class Backward {
     unit_.open(index);
     open_gradients();
     for (std::int64_t h = unit_.kv * call_.group; h < (unit_.kv + 1) * call_.group; ++h)
-      for (std::int64_t i = 0; i < unit_.s->blocks; ++i) {
+      for (std::int64_t i = 0; i < unit_.s.blocks; ++i) {
         std::int64_t first = unit_.offsets[static_cast<std::size_t>(i)];
-        call_.for_each_chunk(*unit_.s, i, [&](const Chunk& chunk, const Chunk&) {
+        call_.for_each_chunk(unit_.s, i, [&](const Chunk& chunk, const Chunk&) {
           chunk_gradient(chunk, i, h, first, part);
           first += chunk.tokens;
         });
@@ -169,10 +228,10 @@ class Backward {
   void open_gradients() {
     const std::int64_t n = unit_.offsets.back();
     kernel_.transpose(n, call_.p.value_dim, unit_.values(), value_width_, values_transposed_, unit_.ld());
-    for (std::int64_t b = 0; b < unit_.s->blocks; ++b) {
+    for (std::int64_t b = 0; b < unit_.s.blocks; ++b) {
       std::int64_t at = unit_.offsets[static_cast<std::size_t>(b)];
-      call_.for_each_chunk(*unit_.s, b, [&](const Chunk& chunk, const Chunk&) {
-        call_.load(args_->in.k, call_.key_features, *unit_.s, unit_.kv, chunk, d_q_);
+      call_.for_each_chunk(unit_.s, b, [&](const Chunk& chunk, const Chunk&) {
+        call_.load(args_->in.k, call_.key_features, unit_.s, unit_.kv, chunk, d_q_);
         copy_rows(d_q_, chunk.tokens, key_rows_ + at * key_width_, key_width_);
         at += chunk.tokens;
       });
@@ -183,8 +242,8 @@ class Backward {
 
   void chunk_gradient(const Chunk& chunk, std::int64_t i, std::int64_t head, std::int64_t first, std::int64_t part) {
     const std::int64_t tokens = chunk.tokens;
-    unit_.score(chunk, i, head);
-    call_.load(args_->d_o, call_.no_features, *unit_.s, head, chunk, d_o_);
+    unit_.score(chunk, i, head, first);
+    call_.load(args_->d_o, call_.no_features, unit_.s, head, chunk, d_o_);
     if (call_.has_denominator()) divide_output_gradient(chunk, head, first);
     B_.dim = unit_.visible();
     apply(kernel_, tokens, d_o_, values_transposed_, unit_.ld(), B_, false);
@@ -197,17 +256,17 @@ class Backward {
     if (args_->d_mixing != nullptr) mixing_gradient(tokens, i, head, first, part);
     if (!call_.has_denominator()) unit_.weigh(unit_.A, tokens, first);
     unit_.weigh(B_, tokens, first);
-    apply(kernel_, tokens, B_, key_rows_, d_q_, false);
-    outer_product(kernel_, tokens, unit_.A, d_o_, d_values_, true);
-    outer_product(kernel_, tokens, B_, unit_.q, d_keys_, true);
-    call_.store_gradient(args_->d_q, args_->in.q, call_.query_features, *unit_.s, head, chunk, d_q_);
+    unit_.apply_seen(B_, tokens, first, key_rows_, d_q_);
+    unit_.add_seen(unit_.A, tokens, first, d_o_, d_values_);
+    unit_.add_seen(B_, tokens, first, unit_.q, d_keys_);
+    call_.store_gradient(args_->d_q, args_->in.q, call_.query_features, unit_.s, head, chunk, d_q_);
   }
 
   // dU = d_o / den and d_den = -(d_o . o) / den; leaves the weighted scores in A.
   void divide_output_gradient(const Chunk& chunk, std::int64_t head, std::int64_t first) {
     unit_.weigh(unit_.A, chunk.tokens, first);
     unit_.row_sums(chunk.tokens, inverse_);
-    call_.load(args_->o, call_.no_features, *unit_.s, head, chunk, o_);
+    call_.load(args_->o, call_.no_features, unit_.s, head, chunk, o_);
     for (std::int64_t panel = 0; panel < o_.panels(); ++panel)
       kernel_.pair_dots(chunk.tokens, o_.padded_width(panel), d_o_.panel(panel), o_.panel(panel), panel > 0, d_den_);
     for (std::int64_t t = 0; t < chunk.tokens; ++t) {
@@ -252,13 +311,13 @@ class Backward {
   }
 
   void store_key_gradients() {
-    for (std::int64_t b = 0; b < unit_.s->blocks; ++b) {
+    for (std::int64_t b = 0; b < unit_.s.blocks; ++b) {
       std::int64_t at = unit_.offsets[static_cast<std::size_t>(b)];
-      call_.for_each_chunk(*unit_.s, b, [&](const Chunk& chunk, const Chunk&) {
+      call_.for_each_chunk(unit_.s, b, [&](const Chunk& chunk, const Chunk&) {
         fill_rows(d_q_, chunk.tokens, d_keys_ + at * key_width_, key_width_);
         fill_rows(d_v_, chunk.tokens, d_values_ + at * value_width_, value_width_);
-        call_.store_gradient(args_->d_k, args_->in.k, call_.key_features, *unit_.s, unit_.kv, chunk, d_q_);
-        call_.store(args_->d_v, *unit_.s, unit_.kv, chunk, d_v_, nullptr);
+        call_.store_gradient(args_->d_k, args_->in.k, call_.key_features, unit_.s, unit_.kv, chunk, d_q_);
+        call_.store(args_->d_v, unit_.s, unit_.kv, chunk, d_v_, nullptr);
         at += chunk.tokens;
       });
     }

@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/sizes.hpp"
 #include "mhla/types.hpp"
 
 namespace mhla {
@@ -29,7 +30,6 @@ namespace {
 using Task = std::function<void(std::int64_t)>;
 
 constexpr int kSpins = 1000;  // tens of microseconds: bridges the gap between two stages of one call
-constexpr int kMostThreads = 4096;
 
 void pause() {
 #if defined(__x86_64__) || defined(__i386__)

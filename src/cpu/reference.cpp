@@ -200,8 +200,9 @@ void forward(const Problem& problem, const ForwardArgs& args) {
   validate(problem);
   validate(problem, args);
   const Operator op(problem, args.in);
-  for (const Sequence& sequence : op.layout().sequences())
+  for (std::int64_t n = 0; n < op.layout().sequences(); ++n)
     for (std::int64_t h = 0; h < problem.heads; ++h) {
+      const Sequence sequence = op.layout().sequence(n);
       const Head head = op.head(sequence, h);
       for (std::size_t t = 0; t < head.token.size(); ++t) {
         std::vector<double> o(static_cast<std::size_t>(problem.value_dim), 0.0);
@@ -330,8 +331,9 @@ void backward(const Problem& problem, const BackwardArgs& args) {
 
   std::vector<Matrix> d_mixing(p.mixing_per_head ? static_cast<std::size_t>(p.heads) : 1,
                                zeros(static_cast<std::size_t>(M), M));
-  for (const Sequence& sequence : op.layout().sequences())
+  for (std::int64_t n = 0; n < op.layout().sequences(); ++n)
     for (std::int64_t kv = 0; kv < p.kv_heads; ++kv) {
+      const Sequence sequence = op.layout().sequence(n);
       KeyGradients key;
       Head head;
       for (std::int64_t h = kv * group; h < (kv + 1) * group; ++h) {

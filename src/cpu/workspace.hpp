@@ -1,30 +1,11 @@
-// Hands out aligned pieces of the caller's workspace. With no memory behind it, it only measures.
+// Workspaces of the CPU: pieces begin on cache lines.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-
+#include "core/workspace.hpp"
 #include "cpu/kernels.hpp"
 
 namespace mhla::cpu {
 
-class Workspace {
- public:
-  Workspace() = default;  // measures
-  explicit Workspace(void* base) : base_(static_cast<std::byte*>(base)) {}
-
-  template <typename T>
-  T* take(std::int64_t count) {
-    const std::size_t at = used_;
-    used_ += (static_cast<std::size_t>(count) * sizeof(T) + kLineBytes - 1) / kLineBytes * kLineBytes;
-    return base_ == nullptr ? nullptr : reinterpret_cast<T*>(base_ + at);
-  }
-
-  std::size_t used() const { return used_; }
-
- private:
-  std::byte* base_ = nullptr;
-  std::size_t used_ = 0;
-};
+using Workspace = AlignedWorkspace<kLineBytes>;
 
 }  // namespace mhla::cpu

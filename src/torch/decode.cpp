@@ -31,6 +31,7 @@ DecodeConfig config_of(const at::Tensor& mixing, at::TensorList memory, const Se
              " axes; it must be 4, [batch, kv heads, block size, width]");
   check_matrix(mixing, "mixing", settings.heads);
   const at::Tensor& k = memory[kK];
+  if (k.size(2) < 1) refuse("memory.k has block size 0 (axis 2); it must be at least 1");
   DecodeConfig config;
   config.dtype = dtype_of(k, "memory.k");
   config.batch = k.size(0);

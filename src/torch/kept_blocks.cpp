@@ -28,19 +28,21 @@ class KeptBlocksHolder : public torch::CustomClassHolder {
   std::int64_t slots() const { return kept_.slots; }
   bool folds() const { return kept_.folds; }
   std::int64_t most_tokens() const { return most_tokens_; }
-  std::int64_t first(std::int64_t block) const { return kept_.first(block); }
-  std::int64_t history(std::int64_t block) const { return kept_.history(block); }
+  std::int64_t first(std::int64_t block) const { return kept_.first(checked(block, "block")); }
+  std::int64_t history(std::int64_t block) const { return kept_.history(checked(block, "block")); }
 
   // Blocks [begin, end) join the folded sum when `complete` blocks from `block` on are complete.
   std::tuple<std::int64_t, std::int64_t> leaving(std::int64_t block, std::int64_t complete) const {
-    if (!kept_.folds || complete == 0) return {0, 0};
+    checked(block, "block");
+    if (!kept_.folds || checked(complete, "complete") == 0) return {0, 0};
     const auto from_zero = [](std::int64_t b) { return std::max<std::int64_t>(0, b); };
     return {from_zero(kept_.leaving(block)), from_zero(kept_.leaving(block + complete - 1) + 1)};
   }
 
   // Matrices of a call of `own` blocks from `block` on; see mixing_from(). `mixing` is on the CPU.
   at::Tensor mixing_from(const at::Tensor& mixing, std::int64_t block, std::int64_t own) const {
-    const std::int64_t n = kept_.history(block) + own;
+    const std::int64_t n = history(block) + checked(own, "own");
+    checked_elements("heads x blocks x blocks", {mixing.dim() == 3 ? mixing.size(0) : 1, n, n});
     std::vector<std::int64_t> sizes{n, n};
     if (mixing.dim() == 3) sizes.insert(sizes.begin(), mixing.size(0));
     at::Tensor result = at::empty(sizes, mixing.options());
@@ -56,6 +58,11 @@ class KeptBlocksHolder : public torch::CustomClassHolder {
   }
 
  private:
+  static std::int64_t checked(std::int64_t count, const char* argument) {
+    require_size(argument, count, 0, kMostTokens);
+    return count;
+  }
+
   KeptBlocks kept_;
   std::int64_t most_tokens_ = 0;
 };

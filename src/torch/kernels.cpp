@@ -128,9 +128,9 @@ bool are_tokens(const at::Tensor& tensor, const at::Tensor& like, const Problem&
 }  // namespace
 
 Plan plan_call(const AttentionCall& call, const TorchExecution& execution) {
-  const Problem problem = make_problem(call);
-  check_state_blocks(call, problem);
-  return mhla::plan(problem, execution.threads());
+  Plan plan = mhla::plan(make_problem(call), execution.threads());
+  check_state_blocks(call, plan.problem());
+  return plan;
 }
 
 bool is_planned(const AttentionCall& call, const Plan& plan, const TorchExecution& execution) {

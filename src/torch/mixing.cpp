@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "core/sizes.hpp"
 #include "mhla/torch.hpp"
 #include "mhla/version.hpp"
 #include "torch/checks.hpp"
@@ -54,6 +55,8 @@ std::string describe(at::IntArrayRef sizes, at::IntArrayRef extents) {
 std::tuple<at::Tensor, at::Tensor> token_places(at::IntArrayRef sizes, at::IntArrayRef extents) {
   const Partition partition = make_partition(sizes, extents);
   std::vector<std::int64_t> blocks, slots;
+  for (auto* places : {&blocks, &slots})
+    places->reserve(static_cast<std::size_t>(checked_elements("tokens", {partition.tokens()})));
   for (std::int64_t token = 0; token < partition.tokens(); ++token) {
     blocks.push_back(partition.block_of(token));
     slots.push_back(partition.slot_of(token));

@@ -1,6 +1,8 @@
 // Checks, allocations and views of tensors.hpp.
 #include "torch/tensors.hpp"
 
+#include "core/sizes.hpp"
+
 namespace mhla::dispatch {
 namespace {
 
@@ -52,6 +54,7 @@ void check_state_tensor(const AttentionCall& call, const at::Tensor& state, std:
 
 void check_initial_state(const AttentionCall& call) {
   if (call.initial_tokens < 0) refuse("initial_tokens is ", call.initial_tokens, "; it must be at least 0");
+  if (call.initial_tokens > kMostTokens) refuse("initial_tokens is ", call.initial_tokens, "; it must be at most 2^48");
   if (call.initial_tokens > 0 && !call.initial_S)
     refuse("initial_S is missing; it must be given with initial_tokens > 0");
   if (call.initial_S) check_state_tensor(call, *call.initial_S, "initial_S", 5);
@@ -61,6 +64,30 @@ void check_initial_state(const AttentionCall& call) {
   }
   if (call.initial_z && !call.initial_S) refuse("initial_S is missing; it must be given beside initial_z");
   if (call.initial_z) check_state_tensor(call, *call.initial_z, "initial_z", 4);
+}
+
+// What Partition checks, on sizes that may be symbolic.
+void check_partition(const AttentionCall& call) {
+  std::int64_t capacity = 1;
+  for (const std::int64_t extent : call.extents) {
+    if (extent < 1) refuse("partition has a block extent of ", extent, "; it must be at least 1");
+    if (extent > kMostBlockTokens / capacity) {
+      refuse("partition has blocks of extents ", call.extents, "; they must have at most 2^32 tokens");
+    }
+    capacity *= extent;
+  }
+  c10::SymInt tokens = 1;
+  for (const c10::SymInt& size : call.sizes) {
+    std::int64_t product = 0;
+    if (!size.is_symbolic() && !tokens.is_symbolic() &&
+        (size < 0 || __builtin_mul_overflow(tokens.expect_int(), size.expect_int(), &product))) {
+      refuse("partition has sizes ", call.sizes, "; their product must be the tokens of q, ", call.q.sym_size(1));
+    }
+    tokens = tokens * size;
+  }
+  if (tokens != call.q.sym_size(1)) {
+    refuse("partition has ", tokens, " tokens; it must be ", call.q.sym_size(1), " (tokens of q, axis 1)");
+  }
 }
 
 void check_cu_seqlens(const AttentionCall& call) {
@@ -131,14 +158,7 @@ Options check_call(const AttentionCall& call) {
     refuse("partition has ", call.sizes.size(), " sizes and ", call.extents.size(),
            " extents; it must be one to three of each");
   }
-  for (const std::int64_t extent : call.extents) {
-    if (extent < 1) refuse("partition has a block extent of ", extent, "; it must be at least 1");
-  }
-  c10::SymInt tokens = 1;
-  for (const c10::SymInt& size : call.sizes) tokens = tokens * size;
-  if (tokens != q.sym_size(1)) {
-    refuse("partition has ", tokens, " tokens; it must be ", q.sym_size(1), " (tokens of q, axis 1)");
-  }
+  check_partition(call);
   check_mixing(call);
   check_cu_seqlens(call);
   check_initial_state(call);

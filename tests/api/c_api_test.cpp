@@ -379,5 +379,126 @@ TEST(CInterface, BadArgumentsGiveAStatusAndAMessage) {
   mhla_plan_destroy(nullptr);
 }
 
+void expect_message(std::string_view mention) {
+  EXPECT_NE(std::string_view(mhla_last_error()).find(mention), std::string_view::npos) << mhla_last_error();
+}
+
+// Every pointer of every function, one after the other.
+TEST(CInterface, NullPointersAreRefusedByName) {
+  EXPECT_EQ(mhla_plan_algorithm(nullptr), -1);
+  expect_message("plan is null");
+  for (const auto getter : {mhla_plan_forward_workspace, mhla_plan_backward_workspace, mhla_plan_kept_bytes}) {
+    expect_refused(mhla_partition_line(1, 0, nullptr), "block_size is 0");  // another message in between
+    EXPECT_EQ(getter(nullptr), 0U);
+    expect_message("plan is null");
+  }
+  EXPECT_EQ(mhla_state_tokens(nullptr), -1);
+  expect_message("state is null");
+  expect_refused(mhla_partition_line(1, 0, nullptr), "block_size is 0");
+  EXPECT_EQ(mhla_state_bytes(nullptr), 0U);
+  expect_message("state is null");
+
+  const Fixture f;
+  mhla_partition partition;
+  ASSERT_EQ(mhla_partition_line(8, 4, &partition), MHLA_OK);
+  const std::int64_t sizes[] = {8, 8}, extents[] = {4, 4};
+  std::vector<double> mixing(16);
+  expect_refused(mhla_partition_grid(2, sizes, nullptr, &partition), "blocks is null");
+  expect_refused(mhla_partition_grid(2, sizes, extents, nullptr), "partition is null");
+  expect_refused(mhla_partition_by_extent(2, nullptr, extents, &partition), "sizes is null");
+  expect_refused(mhla_partition_by_extent(2, sizes, nullptr, &partition), "extents is null");
+  expect_refused(mhla_partition_by_extent(2, sizes, extents, nullptr), "partition is null");
+  expect_refused(mhla_mixing_init(nullptr, MHLA_MIXING_PAPER, nullptr, mixing.data()), "partition is null");
+  expect_refused(mhla_mixing_project_f32(nullptr, 2, false, 0, 1), "mixing is null");
+  expect_refused(mhla_mixing_project_f64(nullptr, 2, false, 0, 1), "mixing is null");
+  expect_refused(mhla_mixing_resize(nullptr, &partition, &partition, mixing.data()), "mixing is null");
+  expect_refused(mhla_mixing_resize(mixing.data(), nullptr, &partition, mixing.data()), "from is null");
+  expect_refused(mhla_mixing_resize(mixing.data(), &partition, nullptr, mixing.data()), "to is null");
+  expect_refused(mhla_mixing_resize(mixing.data(), &partition, &partition, nullptr), "resized is null");
+  expect_refused(mhla_mixing_extend_causal(nullptr, 2, 3, MHLA_BEYOND_CLAMP, mixing.data()), "mixing is null");
+  expect_refused(mhla_mixing_extend_causal(mixing.data(), 2, 3, MHLA_BEYOND_CLAMP, nullptr), "extended is null");
+
+  mhla_plan* plan = nullptr;
+  mhla_problem problem = f.c_problem();
+  problem.cu_seqlens_count = 3;
+  expect_refused(mhla_plan_create(&problem, 0, &plan), "cu_seqlens is null");
+  problem.cu_seqlens = sizes;
+  problem.cu_seqlens_count = 0;
+  expect_refused(mhla_plan_create(&problem, 0, &plan), "cu_seqlens_count is 0");
+  EXPECT_EQ(plan, nullptr);
+  const PlanHandle good = make_plan(f.c_problem());
+  expect_refused(mhla_backward(nullptr, nullptr), "plan is null");
+  expect_refused(mhla_backward(good.get(), nullptr), "args is null");
+
+  mhla_state_config config = mhla_default_state_config();
+  config.key_dim = config.value_dim = 4;
+  config.mixing_blocks = 1;
+  mhla_state* raw = nullptr;
+  expect_refused(mhla_state_create(nullptr, mixing.data(), &raw), "config is null");
+  expect_refused(mhla_state_create(&config, nullptr, &raw), "mixing is null");
+  expect_refused(mhla_state_create(&config, mixing.data(), nullptr), "state is null");
+  ASSERT_EQ(mhla_state_create(&config, mixing.data(), &raw), MHLA_OK);
+  const StateHandle state(raw, mhla_state_destroy);
+  const mhla_const_tensor in = mhla_const_contiguous(f.q.data(), 1, 1, 4);
+  std::vector<float> o(4);
+  const mhla_tensor out = mhla_contiguous(o.data(), 1, 1, 4);
+  std::size_t size = 0;
+  expect_refused(mhla_state_prefill(nullptr, 1, in, in, in, out, nullptr), "state is null");
+  expect_refused(mhla_state_prefill(state.get(), 1, in, in, in, {}, nullptr), "o is null");
+  expect_refused(mhla_state_step(nullptr, in, in, in, out, nullptr), "state is null");
+  expect_refused(mhla_state_step(state.get(), in, {}, in, out, nullptr), "k is null");
+  expect_refused(mhla_state_fork(state.get(), nullptr), "fork is null");
+  expect_refused(mhla_state_serialize(nullptr, nullptr, &size), "state is null");
+  expect_refused(mhla_state_serialize(state.get(), nullptr, nullptr), "size is null");
+  expect_refused(mhla_state_restore(o.data(), 1, nullptr), "state is null");
+}
+
+TEST(CInterface, SizesThatWouldWrapAroundAreRefusedByName) {
+  constexpr std::int64_t kHuge = std::numeric_limits<std::int64_t>::max();
+  const Fixture f;
+  mhla_plan* plan = nullptr;
+  for (const std::int64_t tokens : {kHuge, kHuge - kBlock, kHuge / 2}) {
+    mhla_problem problem = f.c_problem();
+    problem.initial_tokens = tokens;
+    expect_refused(mhla_plan_create(&problem, 0, &plan), "initial_tokens is " + std::to_string(tokens));
+  }
+  mhla_problem problem = f.c_problem();
+  problem.partition.extents[0] = kHuge;
+  expect_refused(mhla_plan_create(&problem, 0, &plan), "blocks may have at most 2^32 tokens");
+  problem = f.c_problem();
+  problem.batch = kHuge;
+  expect_refused(mhla_plan_create(&problem, 0, &plan), "batch is 9223372036854775807");
+  problem = f.c_problem();
+  expect_refused(mhla_plan_create(&problem, std::numeric_limits<int>::max(), &plan), "threads is 2147483647");
+  EXPECT_EQ(plan, nullptr);
+
+  double mixing = 1;
+  expect_refused(mhla_mixing_extend_causal(&mixing, 1, std::int64_t{1} << 32, MHLA_BEYOND_CLAMP, &mixing),
+                 "blocks is 4294967296");
+  mhla_state_config config = mhla_default_state_config();
+  config.key_dim = config.value_dim = 4;
+  config.mixing_blocks = 1;
+  config.block_size = std::int64_t{1} << 61;
+  mhla_state* state = nullptr;
+  const float one = 1;
+  expect_refused(mhla_state_create(&config, &one, &state), "block_size is 2305843009213693952");
+  EXPECT_EQ(state, nullptr);
+  mhla_contiguous(nullptr, kHuge, kHuge, kHuge);  // strides that mean nothing, but no undefined behaviour
+}
+
+TEST(CInterface, OutputsWhoseRowsOverlapAreRefusedByName) {
+  const Fixture f;
+  const PlanHandle plan = make_plan(f.c_problem());
+  std::vector<Line> workspace(mhla_plan_forward_workspace(plan.get()) / 64 + 1);
+  std::vector<float> o(f.v.size(), 7.0F);
+  mhla_forward_args args{};
+  args.in = f.c_inputs();
+  args.o = mhla_contiguous(o.data(), kTokens, kHeads, kValueDim);
+  args.o.token_stride = kValueDim;  // that of the heads
+  args.run = {workspace.data(), workspace.size() * sizeof(Line), nullptr, nullptr};
+  expect_refused(mhla_forward(plan.get(), &args), "stride of 6; rows of an output must not overlap");
+  EXPECT_EQ(o, std::vector<float>(o.size(), 7.0F));
+}
+
 }  // namespace
 }  // namespace mhla

@@ -183,6 +183,48 @@ TEST(Robustness, AFutureBlockNeverReachesAnEarlierOneEvenAsNaN) {
   }
 }
 
+// A token of the same block, of the same tile of tokens even.
+TEST(Robustness, AFutureTokenNeverReachesAnEarlierOneEvenAsNaN) {
+  constexpr std::int64_t kTokens = 600, kPoisoned = 333;
+  for (const Algorithm algorithm : {Algorithm::summary, Algorithm::dense})
+    for (const Normalizer normalizer : {Normalizer::none, Normalizer::paper}) {
+      Problem p = problem();
+      p.value_dim = 11;
+      p.partition = Partition::line(kTokens, 150);
+      p.options.masking = Masking::token_causal;
+      p.options.algorithm = algorithm;
+      p.options.normalizer = normalizer;
+      const OperatorCase clean(p, 3);
+      const TokenTensor o = clean.forward().o;
+      const Gradients g = clean.backward(o);
+      const auto spoil = [](TokenTensor& x, double value) {
+        const std::int64_t row = x.heads * x.dim;
+        for (std::int64_t e = 0; e < row; ++e) x.set(kPoisoned * row + e, value);
+      };
+      const auto expect_same = [&](const TokenTensor& now, const TokenTensor& before, std::int64_t begin,
+                                   std::int64_t end, const char* what) {
+        const std::int64_t row = now.heads * now.dim;
+        for (std::int64_t i = begin * row; i < end * row; ++i)
+          ASSERT_EQ(now.get(i), before.get(i)) << what << " of token " << i / row << ", " << describe(p);
+      };
+
+      OperatorCase keys = clean;
+      spoil(keys.k, std::nan(""));
+      spoil(keys.v, INFINITY);
+      const TokenTensor dirty = keys.forward().o;
+      expect_same(dirty, o, 0, kPoisoned, "o");
+      EXPECT_TRUE(std::isnan(dirty.get(kPoisoned * p.heads * p.value_dim)));
+      expect_same(keys.backward(dirty).q, g.q, 0, kPoisoned, "d_q");
+
+      OperatorCase queries = clean;
+      spoil(queries.q, std::nan(""));
+      spoil(queries.d_o, INFINITY);
+      const Gradients late = queries.backward(queries.forward().o);
+      expect_same(late.k, g.k, kPoisoned + 1, kTokens, "d_k");
+      expect_same(late.v, g.v, kPoisoned + 1, kTokens, "d_v");
+    }
+}
+
 TEST(Robustness, InfinityAndNaNComeThroughInsteadOfBeingHidden) {
   OperatorCase c(problem(), 4);
   c.v.set(0, INFINITY);

@@ -6,6 +6,7 @@
 #include <new>
 #include <string>
 
+#include "core/sizes.hpp"
 #include "core/validate.hpp"
 #include "cpu/algorithms.hpp"
 #include "cpu/stream/stream.hpp"
@@ -53,7 +54,7 @@ struct StreamOf<T>::Piece {
 
 template <typename T>
 void StreamOf<T>::prefill(std::int64_t tokens, const StreamTensors& x, const Parallel& parallel) {
-  if (tokens < 0) throw Error("tokens is " + std::to_string(tokens) + "; it may not be negative");
+  validate(config_, tokens, x.q, x.k, x.v, x.o);
   check_room(tokens);
   StreamOf next(*this);
   const std::int64_t trained_tokens = trained() * config_.block_size;
@@ -77,8 +78,8 @@ template <typename T>
 void StreamOf<T>::prefill_beyond(std::int64_t tokens, const StreamTensors& x, const Parallel& parallel) {
   const std::int64_t history = kept_.history(open_block());
   const std::int64_t most_blocks = std::max({kLeastPiece, trained(), history});
-  const std::int64_t piece = std::min(tokens, most_blocks * config_.block_size - filled_);
-  const std::int64_t own = (filled_ + piece + config_.block_size - 1) / config_.block_size;
+  const std::int64_t own = std::min(most_blocks, divide_up(filled_ + tokens, config_.block_size));
+  const std::int64_t piece = std::min(tokens, own * config_.block_size - filled_);
   const std::vector<T> mixing = mixing_from(kept_, std::span<const T>(*mixing_), mixing_heads(), open_block(), own);
   run({piece, mixing.data(), history + own, history}, x, parallel);
 }
@@ -99,8 +100,7 @@ void StreamOf<T>::run(const Piece& piece, const StreamTensors& x, const Parallel
   problem.mixing_per_head = config_.mixing_per_head;
   problem.initial_tokens = piece.history * config_.block_size + filled_;
   validate(problem);
-  if (parallel.threads < 0)
-    throw Error("threads is " + std::to_string(parallel.threads) + "; it must be positive, or 0 for the default");
+  require_size("parallel.threads", parallel.threads, 0, kMostThreads);
   const int threads = parallel.threads == 0 ? default_parallel().threads : parallel.threads;
   const std::size_t workspace_bytes = summary::forward_workspace<T>(problem, threads);
 
@@ -154,7 +154,7 @@ void StreamOf<T>::gather(BlockSummary<T>& history) const {
 template <typename T>
 void StreamOf<T>::absorb(const Piece& piece, const BlockSummary<T>& final_state) {
   const std::int64_t total = filled_ + piece.tokens;
-  const std::int64_t own = (total + config_.block_size - 1) / config_.block_size;
+  const std::int64_t own = divide_up(total, config_.block_size);
   const auto take = [&](std::int64_t at, std::int64_t size, const std::vector<T>& from, std::vector<T>& to) {
     for (std::int64_t group = 0; group < groups(); ++group)
       std::copy_n(from.begin() + (group * (piece.history + own) + at) * size, size, to.begin() + group * size);

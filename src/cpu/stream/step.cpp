@@ -1,9 +1,8 @@
 // One token: o = scale phi(q)^T (P_i + m[i, i] C) / (denominator + eps), C the summary of the open block with the token
 // in it.
 #include <functional>
-#include <string>
-#include <utility>
 
+#include "core/validate.hpp"
 #include "cpu/element.hpp"
 #include "cpu/feature_map.hpp"
 #include "cpu/kernels.hpp"
@@ -30,9 +29,7 @@ void load_features(const Options& options, const Element* from, std::int64_t cou
 
 template <typename T>
 void StreamOf<T>::step(const StreamTensors& x, const Parallel& parallel) {
-  for (const auto& [data, argument] :
-       {std::pair{x.q.data, "q"}, {x.k.data, "k"}, {x.v.data, "v"}, {static_cast<const void*>(x.o.data), "o"}})
-    if (data == nullptr) throw Error(std::string(argument) + " is null");
+  validate(config_, 1, x.q, x.k, x.v, x.o);
   check_room(1);
   const std::int64_t queries = config_.heads / config_.kv_heads;
   scratch_.resize(static_cast<std::size_t>(groups() * (queries + 1) * (config_.key_dim + config_.value_dim)));

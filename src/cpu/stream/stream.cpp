@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <limits>
 #include <string>
 
+#include "core/sizes.hpp"
 #include "core/validate.hpp"
 
 namespace mhla::cpu {
@@ -78,12 +78,14 @@ MixingRow<T> StreamOf<T>::weights_of(std::int64_t mixing_head, std::int64_t bloc
 template <typename T>
 void StreamOf<T>::check_room(std::int64_t tokens) const {
   const std::int64_t seen = this->tokens();
-  const std::int64_t most = std::numeric_limits<std::int64_t>::max() - seen - config_.block_size;
-  if (tokens > most)
+  const std::int64_t most = config_.beyond == BeyondTrained::interpolate
+                                ? std::min(kMostTokens, kMostKeptBlocks * config_.block_size)
+                                : kMostTokens;
+  if (tokens > most - seen)
     throw Error("tokens is " + std::to_string(tokens) + "; after " + std::to_string(seen) + " it may be " +
-                std::to_string(most));
+                std::to_string(most - seen));
   if (config_.beyond != BeyondTrained::error) return;
-  const std::int64_t blocks = (seen + tokens + config_.block_size - 1) / config_.block_size;
+  const std::int64_t blocks = divide_up(seen + tokens, config_.block_size);
   if (blocks > trained())
     throw Error("tokens is " + std::to_string(tokens) + " after " + std::to_string(seen) + ", which reaches " +
                 std::to_string(blocks) + " blocks; the mixing matrix was trained for " + std::to_string(trained()) +

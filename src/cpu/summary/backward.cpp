@@ -14,14 +14,14 @@ namespace mhla::cpu::summary {
 
 template <typename T>
 void Backward<T>::run(std::int64_t unit, std::int64_t part) {
-  s_ = &call_.sequence(unit);
+  s_ = call_.sequence(unit);
   kv_ = call_.kv_head(unit);
   i0_ = call_.layout.first_block();
-  blocks_ = s_->blocks;
+  blocks_ = s_.blocks;
   total_ = std::max(i0_ + blocks_, initial_.blocks());
-  initial_.open(*s_, kv_);
-  d_initial_.open(*s_, kv_);
-  d_final_.open(*s_, kv_);
+  initial_.open(s_, kv_);
+  d_initial_.open(s_, kv_);
+  d_final_.open(s_, kv_);
   if (kept_.given()) {
     load_kept(unit);
   } else {
@@ -71,7 +71,7 @@ template <typename T>
 void Backward<T>::summarize(BackwardScratch<T>& scratch, std::int64_t local) {
   bool started = continues_initial_block(local);
   if (!started && call_.has_denominator()) denominator_.clear_z(i0_ + local);
-  call_.for_each_chunk(*s_, local, [&](const Chunk& chunk, const Chunk& next) {
+  call_.for_each_chunk(s_, local, [&](const Chunk& chunk, const Chunk& next) {
     load_keys(scratch, chunk);
     prefetch_keys(scratch, next);
     outer_product(kernel_, chunk.tokens, scratch.v, scratch.k, S(i0_ + local), started, &scratch.prefetch);

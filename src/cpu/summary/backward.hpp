@@ -125,32 +125,32 @@ class Backward {
   }
 
   void load_keys(BackwardScratch<T>& scratch, const Chunk& chunk) const {
-    call_.load(args_->in.k, call_.key_features, *s_, kv_, chunk, scratch.k);
-    call_.load(args_->in.v, call_.no_features, *s_, kv_, chunk, scratch.v);
+    call_.load(args_->in.k, call_.key_features, s_, kv_, chunk, scratch.k);
+    call_.load(args_->in.v, call_.no_features, s_, kv_, chunk, scratch.v);
   }
   void prefetch_keys(BackwardScratch<T>& scratch, const Chunk& next) const {
     scratch.prefetch.clear();
-    call_.prefetch(args_->in.k, *s_, kv_, next, call_.p.key_dim, scratch.prefetch);
-    call_.prefetch(args_->in.v, *s_, kv_, next, call_.p.value_dim, scratch.prefetch);
+    call_.prefetch(args_->in.k, s_, kv_, next, call_.p.key_dim, scratch.prefetch);
+    call_.prefetch(args_->in.v, s_, kv_, next, call_.p.value_dim, scratch.prefetch);
   }
   void prefetch_queries(BackwardScratch<T>& scratch, const Chunk& chunk, const Chunk& next, std::int64_t head) const {
     scratch.prefetch.clear();
-    call_.prefetch(args_->d_q, *s_, head, chunk, call_.p.key_dim, scratch.prefetch);
-    call_.prefetch(args_->in.q, *s_, head, next, call_.p.key_dim, scratch.prefetch);
-    call_.prefetch(args_->d_o, *s_, head, next, call_.p.value_dim, scratch.prefetch);
-    if (call_.has_denominator()) call_.prefetch(args_->o, *s_, head, next, call_.p.value_dim, scratch.prefetch);
+    call_.prefetch(args_->d_q, s_, head, chunk, call_.p.key_dim, scratch.prefetch);
+    call_.prefetch(args_->in.q, s_, head, next, call_.p.key_dim, scratch.prefetch);
+    call_.prefetch(args_->d_o, s_, head, next, call_.p.value_dim, scratch.prefetch);
+    if (call_.has_denominator()) call_.prefetch(args_->o, s_, head, next, call_.p.value_dim, scratch.prefetch);
     if (!call_.token_causal) return;
-    call_.prefetch(args_->in.k, *s_, kv_, next, call_.p.key_dim, scratch.prefetch);
-    call_.prefetch(args_->in.v, *s_, kv_, next, call_.p.value_dim, scratch.prefetch);
+    call_.prefetch(args_->in.k, s_, kv_, next, call_.p.key_dim, scratch.prefetch);
+    call_.prefetch(args_->in.v, s_, kv_, next, call_.p.value_dim, scratch.prefetch);
   }
   const Tile<T>& denominator_keys(BackwardScratch<T>& scratch, const Chunk& chunk) const {
     if (!separate_denominator()) return scratch.k;
-    call_.load(args_->in.k_den, call_.key_features, *s_, kv_, chunk, scratch.k_den);
+    call_.load(args_->in.k_den, call_.key_features, s_, kv_, chunk, scratch.k_den);
     return scratch.k_den;
   }
   const Tile<T>& denominator_queries(BackwardScratch<T>& scratch, const Chunk& chunk, std::int64_t head) const {
     if (!separate_denominator()) return scratch.q;
-    call_.load(args_->in.q_den, call_.query_features, *s_, head, chunk, scratch.q_den);
+    call_.load(args_->in.q_den, call_.query_features, s_, head, chunk, scratch.q_den);
     return scratch.q_den;
   }
 
@@ -168,7 +168,7 @@ class Backward {
   }
 
   std::int64_t denominator_place(const Chunk& chunk, std::int64_t head) const {
-    return (head - first_head()) * call_.p.partition.tokens() + chunk.runs[0].token - s_->first_token;
+    return (head - first_head()) * call_.p.partition.tokens() + chunk.runs[0].token - s_.first_token;
   }
 
   const CpuCall<T>& call_;
@@ -195,7 +195,7 @@ class Backward {
   std::deque<BackwardScratch<T>> scratch_;
   std::vector<T*> strips_;
 
-  const Sequence* s_ = nullptr;
+  Sequence s_;
   std::int64_t kv_ = 0;
   std::int64_t i0_ = 0;
   std::int64_t blocks_ = 0;

@@ -54,12 +54,12 @@ class Forward {
   }
 
   void run(std::int64_t unit) {
-    s_ = &call_.sequence(unit);
+    s_ = call_.sequence(unit);
     kv_ = call_.kv_head(unit);
     i0_ = call_.layout.first_block();
-    blocks_ = s_->blocks;
-    initial_.open(*s_, kv_);
-    final_.open(*s_, kv_);
+    blocks_ = s_.blocks;
+    initial_.open(s_, kv_);
+    final_.open(s_, kv_);
     if (kept_.given()) write_to_kept(unit);
     load_initial_state();
     team_.for_each(blocks_, [&](int worker, std::int64_t b) { summarize(scratch_[worker], b); });
@@ -101,18 +101,18 @@ class Forward {
   void summarize(Scratch<T>& scratch, std::int64_t local) {
     bool started = continues_initial_block(local);
     if (!started && call_.has_denominator()) denominator_.clear_z(i0_ + local);
-    call_.for_each_chunk(*s_, local, [&](const Chunk& chunk, const Chunk& next) {
-      call_.load(args_->in.k, call_.key_features, *s_, kv_, chunk, scratch.k);
+    call_.for_each_chunk(s_, local, [&](const Chunk& chunk, const Chunk& next) {
+      call_.load(args_->in.k, call_.key_features, s_, kv_, chunk, scratch.k);
       scratch.prefetch.clear();
-      call_.prefetch(args_->in.k, *s_, kv_, next, call_.p.key_dim, scratch.prefetch);
-      call_.prefetch(args_->in.v, *s_, kv_, next, call_.p.value_dim, scratch.prefetch);
+      call_.prefetch(args_->in.k, s_, kv_, next, call_.p.key_dim, scratch.prefetch);
+      call_.prefetch(args_->in.v, s_, kv_, next, call_.p.value_dim, scratch.prefetch);
       if (call_.usable_in_place(args_->in.v, call_.p.value_dim)) {
         const T* rows[kTileTokens];
-        call_.rows_in_place(args_->in.v, *s_, kv_, chunk, rows);
+        call_.rows_in_place(args_->in.v, s_, kv_, chunk, rows);
         outer_product(kernel_, chunk.tokens, scratch.k, rows, call_.p.value_dim, S(i0_ + local), started,
                       &scratch.prefetch);
       } else {
-        call_.load(args_->in.v, call_.no_features, *s_, kv_, chunk, scratch.v);
+        call_.load(args_->in.v, call_.no_features, s_, kv_, chunk, scratch.v);
         outer_product(kernel_, chunk.tokens, scratch.k, scratch.v, S(i0_ + local), started, &scratch.prefetch);
       }
       started = true;
@@ -122,13 +122,13 @@ class Forward {
 
   const Tile<T>& denominator_keys(Scratch<T>& scratch, const Chunk& chunk) const {
     if (!call_.p.separate_denominator) return scratch.k;
-    call_.load(args_->in.k_den, call_.key_features, *s_, kv_, chunk, scratch.k_den);
+    call_.load(args_->in.k_den, call_.key_features, s_, kv_, chunk, scratch.k_den);
     return scratch.k_den;
   }
 
   const Tile<T>& denominator_queries(Scratch<T>& scratch, const Chunk& chunk, std::int64_t head) const {
     if (!call_.p.separate_denominator) return scratch.q;
-    call_.load(args_->in.q_den, call_.query_features, *s_, head, chunk, scratch.q_den);
+    call_.load(args_->in.q_den, call_.query_features, s_, head, chunk, scratch.q_den);
     return scratch.q_den;
   }
 
@@ -154,8 +154,8 @@ class Forward {
     team_.for_each(blocks_, [&](int worker, std::int64_t b) {
       auto& scratch = scratch_[worker];
       denominator_.clear_slots(b);
-      call_.for_each_chunk(*s_, b, [&](const Chunk& chunk, const Chunk&) {
-        call_.load(q_den(), call_.query_features, *s_, head, chunk, scratch.q_den);
+      call_.for_each_chunk(s_, b, [&](const Chunk& chunk, const Chunk&) {
+        call_.load(q_den(), call_.query_features, s_, head, chunk, scratch.q_den);
         denominator_.query_slots(b, chunk, scratch.q_den, scratch.denominator);
       });
     });
@@ -163,11 +163,11 @@ class Forward {
   }
 
   void read_out(Scratch<T>& scratch, std::int64_t local, std::int64_t head) {
-    call_.for_each_chunk(*s_, local, [&](const Chunk& chunk, const Chunk& next) {
-      call_.load(args_->in.q, call_.query_features, *s_, head, chunk, scratch.q);
+    call_.for_each_chunk(s_, local, [&](const Chunk& chunk, const Chunk& next) {
+      call_.load(args_->in.q, call_.query_features, s_, head, chunk, scratch.q);
       scratch.prefetch.clear();
-      call_.prefetch(args_->o, *s_, head, chunk, call_.p.value_dim, scratch.prefetch);
-      call_.prefetch(args_->in.q, *s_, head, next, call_.p.key_dim, scratch.prefetch);
+      call_.prefetch(args_->o, s_, head, chunk, call_.p.value_dim, scratch.prefetch);
+      call_.prefetch(args_->in.q, s_, head, next, call_.p.key_dim, scratch.prefetch);
       apply(kernel_, chunk.tokens, scratch.q, mixed(local), scratch.o, false, &scratch.prefetch);
       if (call_.has_paper_denominator())
         denominator_.paper(local, chunk.tokens, denominator_queries(scratch, chunk, head), scratch.denominator);
@@ -181,17 +181,17 @@ class Forward {
     if (continues_initial_block(local)) load_summary(call_.p, initial_.S(i0_), own_weight, true, mixed(local));
     if (call_.has_denominator())
       denominator_.open_block(continues_initial_block(local) ? initial_.z(i0_) : nullptr, scratch.running_z);
-    std::int64_t left = call_.layout.block_tokens(*s_, local);
-    call_.for_each_chunk(*s_, local, [&](const Chunk& chunk, const Chunk& next) {
+    std::int64_t left = call_.layout.block_tokens(s_, local);
+    call_.for_each_chunk(s_, local, [&](const Chunk& chunk, const Chunk& next) {
       left -= chunk.tokens;
-      call_.load(args_->in.q, call_.query_features, *s_, head, chunk, scratch.q);
-      call_.load(args_->in.k, call_.key_features, *s_, kv_, chunk, scratch.k);
-      call_.load(args_->in.v, call_.no_features, *s_, kv_, chunk, scratch.v);
+      call_.load(args_->in.q, call_.query_features, s_, head, chunk, scratch.q);
+      call_.load(args_->in.k, call_.key_features, s_, kv_, chunk, scratch.k);
+      call_.load(args_->in.v, call_.no_features, s_, kv_, chunk, scratch.v);
       scratch.prefetch.clear();
-      call_.prefetch(args_->o, *s_, head, chunk, call_.p.value_dim, scratch.prefetch);
-      call_.prefetch(args_->in.q, *s_, head, next, call_.p.key_dim, scratch.prefetch);
-      call_.prefetch(args_->in.k, *s_, kv_, next, call_.p.key_dim, scratch.prefetch);
-      call_.prefetch(args_->in.v, *s_, kv_, next, call_.p.value_dim, scratch.prefetch);
+      call_.prefetch(args_->o, s_, head, chunk, call_.p.value_dim, scratch.prefetch);
+      call_.prefetch(args_->in.q, s_, head, next, call_.p.key_dim, scratch.prefetch);
+      call_.prefetch(args_->in.k, s_, kv_, next, call_.p.key_dim, scratch.prefetch);
+      call_.prefetch(args_->in.v, s_, kv_, next, call_.p.value_dim, scratch.prefetch);
       apply(kernel_, chunk.tokens, scratch.q, mixed(local), scratch.o, false, &scratch.prefetch);
       scratch.causal.scores(kernel_, chunk.tokens, scratch.q, scratch.k, own_weight);
       scratch.causal.apply_lower(kernel_, chunk.tokens, scratch.v, scratch.o);
@@ -209,9 +209,9 @@ class Forward {
   }
 
   void store_output(Scratch<T>& scratch, const Chunk& chunk, std::int64_t head) {
-    if (!call_.has_denominator()) return call_.store(args_->o, *s_, head, chunk, scratch.o, nullptr);
+    if (!call_.has_denominator()) return call_.store(args_->o, s_, head, chunk, scratch.o, nullptr);
     for (std::int64_t t = 0; t < chunk.tokens; ++t) scratch.denominator[t] = T(1) / scratch.denominator[t];
-    call_.store(args_->o, *s_, head, chunk, scratch.o, scratch.denominator);
+    call_.store(args_->o, s_, head, chunk, scratch.o, scratch.denominator);
   }
 
   const CpuCall<T>& call_;
@@ -230,7 +230,7 @@ class Forward {
   std::deque<Scratch<T>> scratch_;
   std::vector<T*> strips_;
 
-  const Sequence* s_ = nullptr;
+  Sequence s_;
   std::int64_t kv_ = 0;
   std::int64_t i0_ = 0;
   std::int64_t blocks_ = 0;

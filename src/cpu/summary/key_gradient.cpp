@@ -23,20 +23,20 @@ void Backward<T>::key_products(BackwardScratch<T>& scratch, std::int64_t block, 
 
 template <typename T>
 void Backward<T>::store_key_gradients(BackwardScratch<T>& scratch, const Chunk& chunk) const {
-  call_.store_gradient(args_->d_k, args_->in.k, call_.key_features, *s_, kv_, chunk, scratch.d_k);
-  call_.store(args_->d_v, *s_, kv_, chunk, scratch.d_v, nullptr);
+  call_.store_gradient(args_->d_k, args_->in.k, call_.key_features, s_, kv_, chunk, scratch.d_k);
+  call_.store(args_->d_v, s_, kv_, chunk, scratch.d_v, nullptr);
   if (separate_denominator())
-    call_.store_gradient(args_->d_k_den, args_->in.k_den, call_.key_features, *s_, kv_, chunk, scratch.d_den_rows);
+    call_.store_gradient(args_->d_k_den, args_->in.k_den, call_.key_features, s_, kv_, chunk, scratch.d_den_rows);
 }
 
 template <typename T>
 void Backward<T>::key_gradient(BackwardScratch<T>& scratch, std::int64_t local) {
   transpose_gradient(scratch, i0_ + local);
-  call_.for_each_chunk(*s_, local, [&](const Chunk& chunk, const Chunk& next) {
+  call_.for_each_chunk(s_, local, [&](const Chunk& chunk, const Chunk& next) {
     load_keys(scratch, chunk);
     prefetch_keys(scratch, next);
-    call_.prefetch(args_->d_k, *s_, kv_, chunk, call_.p.key_dim, scratch.prefetch);
-    call_.prefetch(args_->d_v, *s_, kv_, chunk, call_.p.value_dim, scratch.prefetch);
+    call_.prefetch(args_->d_k, s_, kv_, chunk, call_.p.key_dim, scratch.prefetch);
+    call_.prefetch(args_->d_v, s_, kv_, chunk, call_.p.value_dim, scratch.prefetch);
     key_products(scratch, i0_ + local, chunk.tokens);
     store_key_gradients(scratch, chunk);
   });
@@ -48,21 +48,21 @@ void Backward<T>::key_gradient_causal(BackwardScratch<T>& scratch, std::int64_t 
   const std::int64_t block = i0_ + local;
   const std::int64_t z_width = padded<T>(call_.p.key_dim);
   std::fill_n(scratch.suffix_z, call_.group * z_width, T(0));
-  std::int64_t left = call_.layout.block_tokens(*s_, local);
-  call_.for_each_chunk_reversed(*s_, local, [&](const Chunk& chunk) {
+  std::int64_t left = call_.layout.block_tokens(s_, local);
+  call_.for_each_chunk_reversed(s_, local, [&](const Chunk& chunk) {
     const std::int64_t tokens = chunk.tokens;
     left -= tokens;
     const bool more = left > 0 || (continues_initial_block(local) && d_initial_.has_S());
     transpose_gradient(scratch, block);
     load_keys(scratch, chunk);
     scratch.prefetch.clear();
-    call_.prefetch(args_->d_k, *s_, kv_, chunk, call_.p.key_dim, scratch.prefetch);
-    call_.prefetch(args_->d_v, *s_, kv_, chunk, call_.p.value_dim, scratch.prefetch);
+    call_.prefetch(args_->d_k, s_, kv_, chunk, call_.p.key_dim, scratch.prefetch);
+    call_.prefetch(args_->d_v, s_, kv_, chunk, call_.p.value_dim, scratch.prefetch);
     key_products(scratch, block, tokens);
     for (std::int64_t h = first_head(); h < first_head() + call_.group; ++h) {
       const T own_weight = mixing_row(h, block)[block];
-      call_.load(args_->in.q, call_.query_features, *s_, h, chunk, scratch.q);
-      call_.load(args_->d_o, call_.no_features, *s_, h, chunk, scratch.d_o);
+      call_.load(args_->in.q, call_.query_features, s_, h, chunk, scratch.q);
+      call_.load(args_->d_o, call_.no_features, s_, h, chunk, scratch.d_o);
       if (call_.has_denominator()) {
         scale(scratch.d_o, tokens, inverse_ + denominator_place(chunk, h));
         gradient_.causal_keys(tokens, own_weight, d_den_ + denominator_place(chunk, h),

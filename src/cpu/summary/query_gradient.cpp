@@ -9,7 +9,7 @@ class Backward<T>::QueryProduct {
  public:
   QueryProduct(Backward& self, BackwardScratch<T>& scratch, std::int64_t local)
       : self_(self), to_(self.mixed(local)),
-        sum_(self.call_.layout.block_tokens(*self.s_, local) > kTileTokens ? scratch.square : to_) {}
+        sum_(self.call_.layout.block_tokens(self.s_, local) > kTileTokens ? scratch.square : to_) {}
   void add(BackwardScratch<T>& scratch, std::int64_t tokens) {
     outer_product(self_.kernel_, tokens, scratch.d_o, scratch.q, sum_, started_);
     started_ = true;
@@ -32,8 +32,8 @@ void Backward<T>::authors_denominators(std::int64_t head) {
   team_.for_each(blocks_, [&](int worker, std::int64_t b) {
     auto& scratch = scratch_[worker];
     denominator_.clear_slots(b);
-    call_.for_each_chunk(*s_, b, [&](const Chunk& chunk, const Chunk&) {
-      call_.load(q_den, call_.query_features, *s_, head, chunk, scratch.q_den);
+    call_.for_each_chunk(s_, b, [&](const Chunk& chunk, const Chunk&) {
+      call_.load(q_den, call_.query_features, s_, head, chunk, scratch.q_den);
       denominator_.query_slots(b, chunk, scratch.q_den, scratch.inverse);
     });
   });
@@ -41,7 +41,7 @@ void Backward<T>::authors_denominators(std::int64_t head) {
   team_.for_each(blocks_, [&](int worker, std::int64_t b) {
     auto& scratch = scratch_[worker];
     gradient_.clear_slots(b);
-    call_.for_each_chunk(*s_, b, [&](const Chunk& chunk, const Chunk&) {
+    call_.for_each_chunk(s_, b, [&](const Chunk& chunk, const Chunk&) {
       denominator_.authors(b, chunk, scratch.inverse);
       load_output_gradient(scratch, chunk, head);
       gradient_.put_slots(b, chunk, scratch.d_den);
@@ -58,9 +58,9 @@ void Backward<T>::authors_denominators(std::int64_t head) {
 // With the denominators in scratch.inverse: dU into scratch.d_o, 1 / den into scratch.inverse, d_den.
 template <typename T>
 void Backward<T>::load_output_gradient(BackwardScratch<T>& scratch, const Chunk& chunk, std::int64_t head) const {
-  call_.load(args_->d_o, call_.no_features, *s_, head, chunk, scratch.d_o);
+  call_.load(args_->d_o, call_.no_features, s_, head, chunk, scratch.d_o);
   if (!call_.has_denominator()) return;
-  call_.load(args_->o, call_.no_features, *s_, head, chunk, scratch.o);
+  call_.load(args_->o, call_.no_features, s_, head, chunk, scratch.o);
   for (std::int64_t panel = 0; panel < scratch.o.panels(); ++panel)
     kernel_.pair_dots(chunk.tokens, scratch.o.padded_width(panel), scratch.d_o.panel(panel), scratch.o.panel(panel),
                       panel > 0, scratch.d_den);
@@ -73,9 +73,9 @@ void Backward<T>::load_output_gradient(BackwardScratch<T>& scratch, const Chunk&
 
 template <typename T>
 void Backward<T>::store_query_gradient(BackwardScratch<T>& scratch, const Chunk& chunk, std::int64_t head) const {
-  call_.store_gradient(args_->d_q, args_->in.q, call_.query_features, *s_, head, chunk, scratch.d_q);
+  call_.store_gradient(args_->d_q, args_->in.q, call_.query_features, s_, head, chunk, scratch.d_q);
   if (separate_denominator())
-    call_.store_gradient(args_->d_q_den, args_->in.q_den, call_.query_features, *s_, head, chunk, scratch.d_den_rows);
+    call_.store_gradient(args_->d_q_den, args_->in.q_den, call_.query_features, s_, head, chunk, scratch.d_den_rows);
 }
 
 template <typename T>
@@ -83,9 +83,9 @@ void Backward<T>::query_gradient(BackwardScratch<T>& scratch, std::int64_t local
   QueryProduct G(*this, scratch, local);
   if (kept_.given()) transpose(kept_.mixed(local), mixed(local));
   if (call_.has_paper_denominator()) gradient_.clear_mixed(local);
-  call_.for_each_chunk(*s_, local, [&](const Chunk& chunk, const Chunk& next) {
+  call_.for_each_chunk(s_, local, [&](const Chunk& chunk, const Chunk& next) {
     const std::int64_t tokens = chunk.tokens;
-    call_.load(args_->in.q, call_.query_features, *s_, head, chunk, scratch.q);
+    call_.load(args_->in.q, call_.query_features, s_, head, chunk, scratch.q);
     const Tile<T>* q_den = call_.has_denominator() ? &denominator_queries(scratch, chunk, head) : nullptr;
     if (call_.has_paper_denominator()) denominator_.paper(local, tokens, *q_den, scratch.inverse);
     if (call_.has_authors_denominator()) denominator_.authors(local, chunk, scratch.inverse);
@@ -120,11 +120,11 @@ void Backward<T>::query_gradient_causal(BackwardScratch<T>& scratch, std::int64_
     gradient_.clear_mixed(local);
     denominator_.open_block(has_running ? initial_.z(i0_) : nullptr, scratch.running_z);
   }
-  std::int64_t left = call_.layout.block_tokens(*s_, local);
-  call_.for_each_chunk(*s_, local, [&](const Chunk& chunk, const Chunk& next) {
+  std::int64_t left = call_.layout.block_tokens(s_, local);
+  call_.for_each_chunk(s_, local, [&](const Chunk& chunk, const Chunk& next) {
     const std::int64_t tokens = chunk.tokens;
     left -= tokens;
-    call_.load(args_->in.q, call_.query_features, *s_, head, chunk, scratch.q);
+    call_.load(args_->in.q, call_.query_features, s_, head, chunk, scratch.q);
     load_keys(scratch, chunk);
     const Tile<T>* q_den = nullptr;
     const Tile<T>* k_den = nullptr;

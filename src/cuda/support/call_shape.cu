@@ -13,6 +13,7 @@ int counted(const char* what, std::int64_t value) {
 }
 
 CallShape call_shape(const Problem& p) {
+  const Partition partition = fitted_partition(p);
   CallShape call;
   call.tokens = p.partition.tokens();
   call.batch = p.batch;
@@ -39,11 +40,12 @@ CallShape call_shape(const Problem& p) {
     const bool filled_line = p.partition.is_line() && p.partition.tokens() > 0;
     s.uniform.tokens = p.partition.tokens();
     s.uniform.blocks =
-        static_cast<int>(filled_line ? (p.partition.tokens() + s.filled - 1) / capacity + 1 : p.partition.blocks());
+        static_cast<int>(filled_line ? divide_up(p.partition.tokens() + s.filled, capacity) : p.partition.blocks());
     s.total_blocks = counted("batch x blocks", static_cast<std::int64_t>(s.sequences) * s.uniform.blocks);
   } else {
     const Layout layout(p);
-    for (const Sequence& sequence : layout.sequences()) {
+    for (std::int64_t n = 0; n < layout.sequences(); ++n) {
+      const Sequence sequence = layout.sequence(n);
       call.packed.push_back({.first_token = sequence.first_token,
                              .tokens = sequence.tokens,
                              .batch = static_cast<int>(sequence.batch),
@@ -60,8 +62,9 @@ CallShape call_shape(const Problem& p) {
     const auto to = static_cast<std::size_t>(3 - p.partition.axes() + axis);
     const auto from = static_cast<std::size_t>(axis);
     s.sizes[to] = static_cast<int>(p.partition.sizes()[from]);
-    s.extents[to] = static_cast<int>(p.partition.extents()[from]);
-    s.counts[to] = static_cast<int>(p.partition.blocks_per_axis()[from]);
+    // An initial block may be longer than any number of tokens here.
+    s.extents[to] = static_cast<int>(std::min<std::int64_t>(partition.extents()[from], 0x7fffffff));
+    s.counts[to] = static_cast<int>(partition.blocks_per_axis()[from]);
   }
 
   s.by_blocks = Divider(s.uniform.blocks);
