@@ -23,7 +23,9 @@ class DenseCall {
 
   DenseCall(const Problem& problem, void* workspace, Pass pass)
       : p_(problem), sizes_(call_shape(problem)), workspace_(workspace), shape_(sizes_.shape) {
-    (void)counted("tokens, every block padded to a multiple of 16,", dense_rows(shape_));
+    if (dense_rows(shape_) > 0x7fffffff)
+      throw Error("algorithm is dense for " + std::to_string(dense_rows(shape_)) +
+                  " tokens, every block padded to a multiple of 16; on CUDA it must be less than 2^31");
     if (!sizes_.packed.empty()) {
       shape_.packed = table_ = workspace_.take<SequenceRow>(shape_.sequences);
     } else if (wants_order(shape_)) {

@@ -6,12 +6,6 @@
 
 namespace mhla::cuda {
 
-int counted(const char* what, std::int64_t value) {
-  if (value > 0x7fffffff)
-    throw Error(std::string(what) + " is " + std::to_string(value) + "; on CUDA it must be less than 2^31");
-  return static_cast<int>(value);
-}
-
 CallShape call_shape(const Problem& p) {
   const Partition partition = fitted_partition(p);
   CallShape call;
@@ -27,21 +21,19 @@ CallShape call_shape(const Problem& p) {
   s.value_pad = pad(p.value_dim);
 
   const std::int64_t capacity = p.partition.block_capacity();
-  s.filled = counted("initial_tokens % block size", p.initial_tokens % capacity);
-  s.initial_full = counted("initial_tokens / block size", p.initial_tokens / capacity);
+  s.filled = static_cast<int>(p.initial_tokens % capacity);
+  s.initial_full = static_cast<int>(p.initial_tokens / capacity);
   // A single block may be longer than what comes: places past its last tile of 64 tokens are never used.
-  const std::int64_t used = (s.filled + std::int64_t{counted("tokens", call.tokens)} + 63) / 64 * 64;
-  s.capacity =
-      counted("block size", s.initial_full > 0 ? capacity : std::min(capacity, std::max<std::int64_t>(used, 64)));
-  s.sequences = counted("batch", p.sequences());
-  (void)counted("batch x heads", p.sequences() * p.heads);
+  const std::int64_t used = divide_up(std::max<std::int64_t>(s.filled + call.tokens, 1), 64) * 64;
+  s.capacity = static_cast<int>(s.initial_full > 0 ? capacity : std::min(capacity, used));
+  s.sequences = static_cast<int>(p.sequences());
   if (p.cu_seqlens.empty()) {
     // What Layout says of every batch row, without listing them.
     const bool filled_line = p.partition.is_line() && p.partition.tokens() > 0;
     s.uniform.tokens = p.partition.tokens();
     s.uniform.blocks =
         static_cast<int>(filled_line ? divide_up(p.partition.tokens() + s.filled, capacity) : p.partition.blocks());
-    s.total_blocks = counted("batch x blocks", static_cast<std::int64_t>(s.sequences) * s.uniform.blocks);
+    s.total_blocks = s.sequences * s.uniform.blocks;
   } else {
     const Layout layout(p);
     for (std::int64_t n = 0; n < layout.sequences(); ++n) {
@@ -52,11 +44,10 @@ CallShape call_shape(const Problem& p) {
                              .blocks = static_cast<int>(sequence.blocks),
                              .first_block = s.total_blocks,
                              .index = static_cast<int>(sequence.index)});
-      s.total_blocks = counted("blocks of all sequences", s.total_blocks + sequence.blocks);
+      s.total_blocks += static_cast<int>(sequence.blocks);
     }
     s.uniform.blocks = static_cast<int>(layout.most_blocks());
   }
-  (void)counted("batch x blocks x heads", call.mixed_rows());
   s.is_line = p.partition.is_line();
   for (int axis = 0; axis < p.partition.axes(); ++axis) {
     const auto to = static_cast<std::size_t>(3 - p.partition.axes() + axis);

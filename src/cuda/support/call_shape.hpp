@@ -24,10 +24,7 @@ struct CallShape {
   std::int64_t tokens = 0;  // of one batch row
   std::int64_t batch = 0;
 };
-CallShape call_shape(const Problem& problem);
-
-// Kernels count with 32 bits: `value`, called `what`, or an error if it does not fit.
-int counted(const char* what, std::int64_t value);
+CallShape call_shape(const Problem& problem);  // of a problem that validate() accepted: its counts fit into 32 bits
 
 template <typename E, typename Pointer>
 TokenTensor<E> token_tensor(const BasicTensor<Pointer>& tensor, std::int64_t dim) {
