@@ -45,11 +45,11 @@ TokenAxes checked_axes(const char* name, const BasicTensor<Pointer>& x, const To
 
 }  // namespace
 
-void require_reach(const char* name, const ConstTensor& x, const TokenSizes& sizes) {
+void require_any_strides(const char* name, const ConstTensor& x, const TokenSizes& sizes) {
   if (!sizes.empty()) checked_axes(name, x, sizes);
 }
 
-void require_apart(const char* name, const Tensor& x, const TokenSizes& sizes) {
+void require_any_apart(const char* name, const Tensor& x, const TokenSizes& sizes) {
   if (sizes.empty()) return;
   TokenAxes axes = checked_axes(name, x, sizes);
   for (const auto& [a, b] : {std::pair{0, 1}, {1, 2}, {0, 1}})

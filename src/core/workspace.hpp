@@ -1,6 +1,7 @@
 // Hands out aligned pieces of memory that the caller owns. With no memory behind it, it only measures.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -8,6 +9,7 @@ namespace mhla {
 
 [[noreturn]] void refuse_workspace();
 
+// A piece has fewer than 2^60 bytes (core/sizes.hpp); the pieces of all threads together may be too many.
 template <std::size_t alignment>
 class AlignedWorkspace {
  public:
@@ -16,16 +18,20 @@ class AlignedWorkspace {
 
   template <typename T>
   T* take(std::int64_t count) {
-    constexpr std::size_t kMostBytes = std::size_t{1} << 62;
     const std::size_t at = used_;
-    if (static_cast<std::size_t>(count) > (kMostBytes - at) / sizeof(T)) refuse_workspace();
-    used_ += (static_cast<std::size_t>(count) * sizeof(T) + alignment - 1) / alignment * alignment;
+    const std::size_t bytes = (static_cast<std::size_t>(count) * sizeof(T) + alignment - 1) / alignment * alignment;
+    used_ = std::min(at + bytes, kTooMany);
     return base_ == nullptr ? nullptr : reinterpret_cast<T*>(base_ + at);
   }
 
-  std::size_t used() const { return used_; }
+  std::size_t used() const {
+    if (used_ == kTooMany) refuse_workspace();
+    return used_;
+  }
 
  private:
+  static constexpr std::size_t kTooMany = (std::size_t{1} << 62) + 1;
+
   std::byte* base_ = nullptr;
   std::size_t used_ = 0;
 };
