@@ -102,7 +102,16 @@ mhla_status mhla_state_restore(const void* bytes, size_t size, mhla_state** stat
   });
 }
 
-int64_t mhla_state_tokens(const mhla_state* state) { return state->state.tokens(); }
-size_t mhla_state_bytes(const mhla_state* state) { return state->state.bytes(); }
+int64_t mhla_state_tokens(const mhla_state* state) {
+  int64_t tokens = -1;
+  guarded([&] { tokens = required(state, "state")->state.tokens(); });
+  return tokens;
+}
+
+size_t mhla_state_bytes(const mhla_state* state) {
+  size_t bytes = 0;
+  guarded([&] { bytes = required(state, "state")->state.bytes(); });
+  return bytes;
+}
 
 }  // extern "C"
