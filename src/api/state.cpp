@@ -2,15 +2,11 @@
 #include "mhla/state.hpp"
 
 #include <atomic>
-#include <string>
 
 #include "cpu/stream/stream.hpp"
 
 namespace mhla {
 namespace {
-
-constexpr char kMagic[8] = {'M', 'H', 'L', 'A', 'S', 'T', 'A', 'T'};
-constexpr std::uint32_t kFormat = 1;
 
 const Parallel& or_default(const Parallel* parallel) { return parallel != nullptr ? *parallel : default_parallel(); }
 
@@ -67,29 +63,12 @@ State State::fork() const {
   return State(memory().use([](const cpu::Stream& stream) { return std::make_unique<Memory>(stream.clone()); }));
 }
 
-// Magic, format number, stream, checksum of all before it.
 std::vector<std::byte> State::serialize() const {
-  ByteWriter out;
-  out.array(std::span<const char>(kMagic));
-  out.value(kFormat);
-  memory().use([&](const cpu::Stream& stream) { stream.write(out); });
-  out.value(checksum(out.bytes()));
-  return out.take();
+  return memory().use([](const cpu::Stream& stream) { return stream.serialize(); });
 }
 
 State State::restore(std::span<const std::byte> bytes) {
-  constexpr std::size_t kFrame = sizeof kMagic + sizeof kFormat + sizeof(std::uint64_t);
-  if (bytes.size() < kFrame || std::memcmp(bytes.data(), kMagic, sizeof kMagic) != 0)
-    throw Error("bytes are not a saved state: they do not begin with " + std::string(kMagic, sizeof kMagic));
-  ByteReader in(bytes.first(bytes.size() - sizeof(std::uint64_t)).subspan(sizeof kMagic));
-  const auto format = in.value<std::uint32_t>();
-  if (format != kFormat)
-    throw Error("bytes of a state are in format " + std::to_string(format) + "; this library reads format " +
-                std::to_string(kFormat));
-  const auto stored = ByteReader(bytes.last(sizeof(std::uint64_t))).value<std::uint64_t>();
-  if (stored != checksum(bytes.first(bytes.size() - sizeof stored)))
-    throw Error("bytes of a state do not match their checksum; they are damaged or cut short");
-  return State(std::make_unique<Memory>(cpu::read_stream(in)));
+  return State(std::make_unique<Memory>(cpu::restore_stream(bytes)));
 }
 
 const StateConfig& State::config() const { return memory().config(); }
