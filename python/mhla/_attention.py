@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple, overload
 import torch
 from torch import Tensor
 
+from mhla._numbers import integer, integers
 from mhla._partition import Partition
 
 Causal = Literal["token", "block"] | bool
@@ -42,6 +43,11 @@ def masking_name(causal: Causal) -> str:
 
 def _final_blocks(tokens: int, block_size: int, initial_tokens: int, cu_seqlens: Tensor | None) -> int:
     if cu_seqlens is not None:
+        if cu_seqlens.is_meta or cu_seqlens.ndim != 1 or cu_seqlens.shape[0] < 2:
+            raise ValueError(
+                f"cu_seqlens has shape {list(cu_seqlens.shape)} on {cu_seqlens.device}; with return_state it must have "
+                "values, [sequences + 1]"
+            )
         tokens = int(cu_seqlens.diff().max())
     return -(-(initial_tokens + tokens) // block_size)
 
@@ -140,20 +146,19 @@ def attention(
     """
     if isinstance(partition, Partition):
         sizes, extents = partition.sizes, partition.extents
-    elif isinstance(partition, int):
-        if q.ndim != 4:
-            raise ValueError(f"q has {q.ndim} axes; it must be 4, [batch, tokens, heads, width]")
-        if partition < 1:
-            raise ValueError(f"partition is {partition}; a block size must be at least 1")
-        sizes, extents = (q.shape[1],), (partition,)
-    else:
+    elif isinstance(partition, bool) or not hasattr(partition, "__index__"):
         raise TypeError(f"partition is a {type(partition).__name__}; it must be a Partition or a block size (int)")
+    else:
+        if q.ndim != 4 or q.is_nested:
+            kind = "nested axes" if q.is_nested else f"{q.ndim} axes"
+            raise ValueError(f"q has {kind}; it must be 4, [batch, tokens, heads, width]")
+        sizes, extents = (q.shape[1],), (integer(partition, "partition", 1),)
     masking = masking_name(causal)
     if return_state and masking == "none":
         raise ValueError("return_state is True; it needs a causal call")
     if cu_seqlens is not None:
         if not isinstance(cu_seqlens, Tensor):
-            cu_seqlens = torch.tensor(cu_seqlens, dtype=torch.int64)
+            cu_seqlens = torch.tensor(integers(cu_seqlens, "cu_seqlens"), dtype=torch.int64)
         if torch.compiler.is_compiling():  # tracing wants all tensors of an operator on one device
             cu_seqlens = cu_seqlens.to(q.device)
     initial_S, initial_z = (None, None) if initial_state is None else initial_state
@@ -176,7 +181,7 @@ def attention(
         cu_seqlens,
         initial_S,
         initial_z,
-        initial_tokens,
+        integer(initial_tokens, "initial_tokens"),
     )
     if return_state:
         blocks = _final_blocks(q.shape[1], extents[0], initial_tokens, cu_seqlens)
