@@ -146,13 +146,16 @@ def attention(
     """
     if isinstance(partition, Partition):
         sizes, extents = partition.sizes, partition.extents
-    elif isinstance(partition, bool) or not hasattr(partition, "__index__"):
-        raise TypeError(f"partition is a {type(partition).__name__}; it must be a Partition or a block size (int)")
     else:
-        if q.ndim != 4 or q.is_nested:
-            kind = "nested axes" if q.is_nested else f"{q.ndim} axes"
-            raise ValueError(f"q has {kind}; it must be 4, [batch, tokens, heads, width]")
-        sizes, extents = (q.shape[1],), (integer(partition, "partition", 1),)
+        if type(partition) is bool or not hasattr(partition, "__index__"):
+            raise TypeError(f"partition is a {type(partition).__name__}; it must be a Partition or a block size (int)")
+        if q.ndim != 4:
+            raise ValueError(f"q has {q.ndim} axes; it must be 4, [batch, tokens, heads, width]")
+        try:
+            sizes = (q.shape[1],)
+        except RuntimeError:
+            raise ValueError("q is a nested tensor; it must be a dense tensor") from None
+        extents = (integer(partition, "partition", 1),)
     masking = masking_name(causal)
     if return_state and masking == "none":
         raise ValueError("return_state is True; it needs a causal call")
@@ -161,6 +164,8 @@ def attention(
             cu_seqlens = torch.tensor(integers(cu_seqlens, "cu_seqlens"), dtype=torch.int64)
         if torch.compiler.is_compiling():  # tracing wants all tensors of an operator on one device
             cu_seqlens = cu_seqlens.to(q.device)
+    if initial_tokens or type(initial_tokens) is not int:
+        initial_tokens = integer(initial_tokens, "initial_tokens")
     initial_S, initial_z = (None, None) if initial_state is None else initial_state
     arguments = (
         q,
@@ -181,7 +186,7 @@ def attention(
         cu_seqlens,
         initial_S,
         initial_z,
-        integer(initial_tokens, "initial_tokens"),
+        initial_tokens,
     )
     if return_state:
         blocks = _final_blocks(q.shape[1], extents[0], initial_tokens, cu_seqlens)

@@ -30,6 +30,9 @@ def integer(value: object, name: str, least: int | None = None) -> int:
 
 def integers(values: Iterable, name: str) -> tuple[int, ...]:
     """Each of ``values`` likewise."""
-    if not isinstance(values, Iterable) or isinstance(values, (str, bytes)):
+    if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
         raise TypeError(f"{name} is {values!r}; it must be a sequence of integers")
-    return tuple([integer(value, name) for value in values])
+    for value in values:
+        if type(value) is not int or not -_LIMIT <= value < _LIMIT:
+            return tuple([integer(value, name) for value in values])
+    return tuple(values)

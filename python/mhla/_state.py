@@ -32,10 +32,15 @@ def _consume(call, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         for name, x in (("q", q), ("k", k), ("v", v)):
             if not isinstance(x, Tensor):
                 raise TypeError(f"{name} is a {type(x).__name__}; it must be a Tensor")
-    with torch._C.DisableTorchFunctionSubclass():
-        if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
-            return _Undifferentiable.apply(call, q, k, v)
-        return call(q, k, v)
+        with torch._C.DisableTorchFunctionSubclass():
+            return _consume_outside_autograd(call, q, k, v)
+    return _consume_outside_autograd(call, q, k, v)
+
+
+def _consume_outside_autograd(call, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    if (q.requires_grad or k.requires_grad or v.requires_grad) and torch.is_grad_enabled():
+        return _Undifferentiable.apply(call, q, k, v)
+    return call(q, k, v)
 
 
 class State:
@@ -146,8 +151,9 @@ class State:
 
         Several tokens at once, ``[batch, tokens, heads, width]`` tensors, give ``[batch, tokens, heads, Dv]``.
         """
-        several = isinstance(q, Tensor) and q.ndim == 4 and not isinstance(self._holder, DecodeState)
-        return _consume(self._holder.prefill if several else self._holder.step, q, k, v)
+        holder = self._holder
+        several = getattr(q, "ndim", None) == 4 and not isinstance(holder, DecodeState)
+        return _consume(holder.prefill if several else holder.step, q, k, v)
 
     def fork(self) -> State:
         """An independent copy."""

@@ -134,9 +134,6 @@ class DecodeState:
 
     @_one_at_a_time
     def step(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return self._step(q, k, v)
-
-    def _step(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         if q.ndim == 3:
             for name, x in (("k", k), ("v", v)):
                 if x.ndim != 3:
@@ -144,6 +141,10 @@ class DecodeState:
             return self._step(q[:, None], k[:, None], v[:, None])[:, 0]
         if q.ndim != 4:
             raise ValueError(f"q has {q.ndim} axes; it must be 3, [batch, heads, width], or 4, with tokens")
+        return self._step(q, k, v)
+
+    def _step(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """``[batch, tokens, heads, width]`` tensors."""
         self._check_room(self._counted, q.shape[1])
         if q.shape[2] != self._heads:
             raise ValueError(f"q has heads {q.shape[2]} (axis 2); it must be {self._heads}")

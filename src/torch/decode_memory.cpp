@@ -42,9 +42,6 @@ std::array<at::ScalarType, kParts> types_of(const DecodeConfig& c) {
 
 DecodeConfig config_of(const at::Tensor& mixing, at::TensorList memory, const Settings& settings) {
   if (memory.size() != kParts) refuse("memory has ", memory.size(), " tensors; it must have ", int{kParts});
-  for (int part = 0; part < kParts; ++part)
-    check_dense(memory[static_cast<std::size_t>(part)],
-                std::string("memory.") + kNames[static_cast<std::size_t>(part)]);
   for (const Part part : {kK, kV})
     if (memory[part].dim() != 4)
       refuse("memory.", kNames[part], " has ", memory[part].dim(),

@@ -4,6 +4,7 @@
 #include <torch/custom_class.h>
 
 #include <array>
+#include <optional>
 #include <string>
 
 #include "torch/tensors.hpp"
@@ -63,13 +64,15 @@ class StateHolder : public torch::CustomClassHolder {
   // One token: [batch, heads, width] tensors.
   at::Tensor step(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
     const StateConfig& config = state_.config();
-    const auto [q_read, k_read, v_read] =
-        read(with_token_axis(q, "q"), with_token_axis(k, "k"), with_token_axis(v, "v"), 1);
-    at::Tensor o = at::empty({config.batch, 1, config.heads, config.value_dim}, q_read.options());
+    const auto [q_read, k_read, v_read] = read(q, k, v, {});
+    at::Tensor o = at::empty({config.batch, config.heads, config.value_dim}, q_read.options());
+    const auto view = [](const at::Tensor& x, auto data) {
+      return BasicTensor<decltype(data)>{data, x.stride(0), 0, x.stride(1)};
+    };
     const Parallel parallel = dispatch::torch_parallel();
-    state_.step(dispatch::const_view(q_read), dispatch::const_view(k_read), dispatch::const_view(v_read),
-                dispatch::mutable_view(o), &parallel);
-    return o.squeeze(1);
+    state_.step(view(q_read, dispatch::data_of(q_read)), view(k_read, dispatch::data_of(k_read)),
+                view(v_read, dispatch::data_of(v_read)), view(o, dispatch::mutable_data_of(o)), &parallel);
+    return o;
   }
 
   c10::intrusive_ptr<StateHolder> fork() const { return c10::make_intrusive<StateHolder>(state_.fork()); }
@@ -95,30 +98,28 @@ class StateHolder : public torch::CustomClassHolder {
   std::int64_t bytes() const { return static_cast<std::int64_t>(state_.bytes()); }
 
  private:
-  static at::Tensor with_token_axis(const at::Tensor& tensor, const std::string& argument) {
-    dispatch::check_dense(tensor, argument);
-    if (tensor.dim() != 3) {
-      dispatch::refuse(argument, " has ", tensor.dim(), " axes; it must be 3, [batch, heads, width]");
-    }
-    return tensor.unsqueeze(1);
-  }
-
-  // q, k and v of `tokens` tokens, checked, with values to read.
+  // q, k and v of `tokens` tokens, or of one without an axis for it: checked, with values to read.
   std::array<at::Tensor, 3> read(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                                 std::int64_t tokens) const {
+                                 std::optional<std::int64_t> tokens) const {
     const StateConfig& config = state_.config();
     return {readable(q, "q", tokens, config.heads, config.key_dim),
             readable(k, "k", tokens, config.kv_heads, config.key_dim),
             readable(v, "v", tokens, config.kv_heads, config.value_dim)};
   }
 
-  at::Tensor readable(const at::Tensor& tensor, const char* argument, std::int64_t tokens, std::int64_t heads,
-                      std::int64_t dim) const {
+  at::Tensor readable(const at::Tensor& tensor, const char* argument, std::optional<std::int64_t> tokens,
+                      std::int64_t heads, std::int64_t dim) const {
+    const StateConfig& config = state_.config();
     dispatch::check_device(tensor, argument, at::kCPU);
     at::Tensor values = dispatch::resolved(tensor, argument);
-    dispatch::check_tokens(values, argument);
-    dispatch::check_shape(values, argument, at::IntArrayRef({state_.config().batch, tokens, heads, dim}));
-    dispatch::check_dtype(values, argument, dispatch::scalar_type(state_.config().dtype), "that of the state, ");
+    if (tokens) {
+      dispatch::check_tokens(values, argument);
+      dispatch::check_shape(values, argument, at::IntArrayRef({config.batch, *tokens, heads, dim}));
+    } else {
+      dispatch::check_tokens(values, argument, 3, "[batch, heads, width]");
+      dispatch::check_shape(values, argument, at::IntArrayRef({config.batch, heads, dim}));
+    }
+    dispatch::check_dtype(values, argument, dispatch::scalar_type(config.dtype), "that of the state, ");
     return values;
   }
 
