@@ -216,6 +216,7 @@ typedef struct mhla_state_config {
 } mhla_state_config;
 mhla_state_config mhla_default_state_config(void);
 
+/* One thread at a time uses a state: a call on a state that another call is using is refused and changes nothing. */
 typedef struct mhla_state mhla_state;
 mhla_status mhla_state_create(const mhla_state_config* config, const void* mixing, mhla_state** state);
 void mhla_state_destroy(mhla_state* state); /* null is ignored */
@@ -228,8 +229,8 @@ mhla_status mhla_state_fork(const mhla_state* state, mhla_state** fork);
  * written. */
 mhla_status mhla_state_serialize(const mhla_state* state, void* buffer, size_t* size);
 mhla_status mhla_state_restore(const void* bytes, size_t size, mhla_state** state);
-int64_t mhla_state_tokens(const mhla_state* state); /* -1: state is null */
-size_t mhla_state_bytes(const mhla_state* state);   /* 0: state is null */
+int64_t mhla_state_tokens(const mhla_state* state); /* -1: refused, see mhla_last_error() */
+size_t mhla_state_bytes(const mhla_state* state);   /* 0: refused */
 
 #ifdef __cplusplus
 }

@@ -28,6 +28,9 @@ struct StateConfig {
 
 // What a causal MHLA layer remembers: the summaries of finished blocks that may still be mixed, the running summary of
 // the open block, and P_i = sum_{b < i} m[i, b] S_b, mixed once when block i opens. A token costs O(Dk Dv) per head.
+//
+// One thread at a time uses a state. A call on a state that another call is using throws an Error and changes nothing;
+// config() may always be called. Forks are states of their own.
 class State {
  public:
   // `mixing` is in the accumulation type and copied.
@@ -54,8 +57,9 @@ class State {
   std::size_t bytes() const;  // memory held by summaries
 
  private:
-  struct Memory;
+  class Memory;
   explicit State(std::unique_ptr<Memory> memory);
+  Memory& memory() const;
   std::unique_ptr<Memory> memory_;
 };
 

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple, overload
 import torch
 from torch import Tensor
 
+from mhla._numbers import integer, integers
 from mhla._partition import Partition
 
 Causal = Literal["token", "block"] | bool
@@ -42,6 +43,11 @@ def masking_name(causal: Causal) -> str:
 
 def _final_blocks(tokens: int, block_size: int, initial_tokens: int, cu_seqlens: Tensor | None) -> int:
     if cu_seqlens is not None:
+        if cu_seqlens.is_meta or cu_seqlens.ndim != 1 or cu_seqlens.shape[0] < 2:
+            raise ValueError(
+                f"cu_seqlens has shape {list(cu_seqlens.shape)} on {cu_seqlens.device}; with return_state it must have "
+                "values, [sequences + 1]"
+            )
         tokens = int(cu_seqlens.diff().max())
     return -(-(initial_tokens + tokens) // block_size)
 
@@ -140,22 +146,26 @@ def attention(
     """
     if isinstance(partition, Partition):
         sizes, extents = partition.sizes, partition.extents
-    elif isinstance(partition, int):
+    else:
+        if type(partition) is bool or not hasattr(partition, "__index__"):
+            raise TypeError(f"partition is a {type(partition).__name__}; it must be a Partition or a block size (int)")
         if q.ndim != 4:
             raise ValueError(f"q has {q.ndim} axes; it must be 4, [batch, tokens, heads, width]")
-        if partition < 1:
-            raise ValueError(f"partition is {partition}; a block size must be at least 1")
-        sizes, extents = (q.shape[1],), (partition,)
-    else:
-        raise TypeError(f"partition is a {type(partition).__name__}; it must be a Partition or a block size (int)")
+        try:
+            sizes = (q.shape[1],)
+        except RuntimeError:
+            raise ValueError("q is a nested tensor; it must be a dense tensor") from None
+        extents = (integer(partition, "partition", 1),)
     masking = masking_name(causal)
     if return_state and masking == "none":
         raise ValueError("return_state is True; it needs a causal call")
     if cu_seqlens is not None:
         if not isinstance(cu_seqlens, Tensor):
-            cu_seqlens = torch.tensor(cu_seqlens, dtype=torch.int64)
+            cu_seqlens = torch.tensor(integers(cu_seqlens, "cu_seqlens"), dtype=torch.int64)
         if torch.compiler.is_compiling():  # tracing wants all tensors of an operator on one device
             cu_seqlens = cu_seqlens.to(q.device)
+    if initial_tokens or type(initial_tokens) is not int:
+        initial_tokens = integer(initial_tokens, "initial_tokens")
     initial_S, initial_z = (None, None) if initial_state is None else initial_state
     arguments = (
         q,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from mhla._numbers import integer
 from mhla._partition import Partition
 
 
@@ -39,7 +40,7 @@ def extend_causal_mixing(mixing: Tensor, blocks: int, beyond: str = "error") -> 
     ``beyond``: ``error``, ``clamp`` (the last row, shifted), ``running-mean`` or ``interpolate`` (the last row,
     stretched).
     """
-    return torch.ops.mhla.extend_causal_mixing(mixing, blocks, beyond)
+    return torch.ops.mhla.extend_causal_mixing(mixing, integer(blocks, "blocks"), beyond)
 
 
 @torch.no_grad()

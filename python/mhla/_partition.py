@@ -9,6 +9,7 @@ from math import prod
 import torch
 
 from mhla import _library  # noqa: F401  registers torch.ops.mhla
+from mhla._numbers import integer, integers
 
 
 @dataclass(frozen=True)
@@ -24,17 +25,20 @@ class Partition:
 
     def __post_init__(self) -> None:
         if not torch.compiler.is_compiling():
+            object.__setattr__(self, "sizes", integers(self.sizes, "sizes"))
+            object.__setattr__(self, "extents", integers(self.extents, "extents"))
             torch.ops.mhla.describe_partition(self.sizes, self.extents)
 
     @staticmethod
     def line(tokens: int, block_size: int) -> Partition:
         """``tokens`` tokens in chunks of ``block_size``."""
-        return Partition((tokens,), (block_size,))
+        return Partition((integer(tokens, "tokens"),), (integer(block_size, "block_size"),))
 
     @staticmethod
     def grid(sizes: Sequence[int], blocks: Sequence[int]) -> Partition:
         """A grid of tokens cut into ``blocks`` blocks per axis, each of extent ``ceil(size / blocks)``."""
-        return Partition(tuple(sizes), tuple(torch.ops.mhla.grid_extents(sizes, blocks)))
+        sizes = integers(sizes, "sizes")
+        return Partition(sizes, tuple(torch.ops.mhla.grid_extents(sizes, integers(blocks, "blocks"))))
 
     @staticmethod
     def by_extent(sizes: Sequence[int], extents: Sequence[int]) -> Partition:

@@ -2,20 +2,53 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import torch
 from torch import Tensor
 
 from mhla import _library  # noqa: F401  registers torch.classes.mhla
+from mhla._numbers import integer
 from mhla._state_decode import DecodeState
 
 _DTYPES = {torch.float32: "f32", torch.float64: "f64", torch.bfloat16: "bf16", torch.float16: "f16"}
+
+
+class _Undifferentiable(torch.autograd.Function):
+    """A call whose result cannot be differentiated, which whoever tries is told."""
+
+    @staticmethod
+    def forward(ctx, call, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return call(q, k, v)
+
+    @staticmethod
+    def backward(ctx, d_o: Tensor) -> tuple:
+        raise NotImplementedError("State is not differentiable; mhla.attention is, or call it under torch.no_grad()")
+
+
+def _consume(call, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """``call(q, k, v)``, where a state changes: not part of a graph of autograd, nor for a subclass to replace."""
+    if not type(q) is type(k) is type(v) is Tensor:
+        for name, x in (("q", q), ("k", k), ("v", v)):
+            if not isinstance(x, Tensor):
+                raise TypeError(f"{name} is a {type(x).__name__}; it must be a Tensor")
+        with torch._C.DisableTorchFunctionSubclass():
+            return _consume_outside_autograd(call, q, k, v)
+    return _consume_outside_autograd(call, q, k, v)
+
+
+def _consume_outside_autograd(call, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    if (q.requires_grad or k.requires_grad or v.requires_grad) and torch.is_grad_enabled():
+        return _Undifferentiable.apply(call, q, k, v)
+    return call(q, k, v)
 
 
 class State:
     """What a token-causal MHLA layer remembers between calls.
 
     A token costs O(Dk Dv) per head whatever its position; block summaries are mixed once per block. Outputs equal those
-    of one :func:`mhla.attention` call over all tokens with ``causal=True``. Not differentiable; can be pickled.
+    of one :func:`mhla.attention` call over all tokens with ``causal=True``. Not differentiable; can be pickled. One
+    thread at a time uses a state: a call on a state that another call is using raises a ValueError and changes nothing.
 
     On CUDA (the device of ``mixing``) all memory is allocated at once, positions are in device memory, and :meth:`step`
     can be captured into a CUDA graph: each replay consumes further tokens.
@@ -53,9 +86,15 @@ class State:
         max_tokens: int | None = None,
         summary_dtype: torch.dtype | None = None,
     ) -> None:
+        if not isinstance(mixing, Tensor):
+            raise TypeError(f"mixing is a {type(mixing).__name__}; it must be a Tensor")
         if dtype not in _DTYPES:
             raise ValueError(f"dtype is {dtype}; it must be one of {', '.join(map(str, _DTYPES))}")
-        kv_heads = heads if kv_heads is None else kv_heads
+        batch, heads = integer(batch, "batch", 1), integer(heads, "heads", 1)
+        kv_heads = heads if kv_heads is None else integer(kv_heads, "kv_heads", 1)
+        key_dim, value_dim = integer(key_dim, "key_dim", 1), integer(value_dim, "value_dim", 1)
+        block_size = integer(block_size, "block_size", 1)
+        max_tokens = None if max_tokens is None else integer(max_tokens, "max_tokens", 0)
         scale = 1.0 if scale is None else scale
         if mixing.is_cuda:
             self._holder = DecodeState(
@@ -105,34 +144,45 @@ class State:
 
     def prefill(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Consumes ``[batch, tokens, heads, width]`` tensors and returns their outputs."""
-        return self._holder.prefill(q, k, v)
+        return _consume(self._holder.prefill, q, k, v)
 
     def step(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Consumes one token, ``[batch, heads, width]`` tensors, and returns its output ``[batch, heads, Dv]``.
 
         Several tokens at once, ``[batch, tokens, heads, width]`` tensors, give ``[batch, tokens, heads, Dv]``.
         """
-        if q.ndim == 4 and not isinstance(self._holder, DecodeState):
-            return self._holder.prefill(q, k, v)
-        return self._holder.step(q, k, v)
+        holder = self._holder
+        several = getattr(q, "ndim", None) == 4 and not isinstance(holder, DecodeState)
+        return _consume(holder.prefill if several else holder.step, q, k, v)
 
     def fork(self) -> State:
         """An independent copy."""
         return State._wrap(self._holder.fork())
 
     def serialize(self) -> bytes:
-        """All of the state, mixing matrix and settings included."""
+        """All of the state, mixing matrix and settings included; the format is that of both devices."""
         data = self._holder.serialize()
-        return data if isinstance(data, bytes) else data.numpy().tobytes()
+        return ctypes.string_at(data.data_ptr(), data.nbytes)
 
     @staticmethod
-    def restore(data: bytes) -> State:
-        """The inverse of :meth:`serialize`; the data is validated."""
-        if not data:
+    def restore(data: bytes, device: torch.device | str | None = None) -> State:
+        """The inverse of :meth:`serialize`; the data is validated.
+
+        Args:
+            device: None is the kind of device the state was saved on. A state saved on CUDA may go to the CPU; one of
+                the CPU goes to CUDA from the end of a block, where no block is open.
+        """
+        if not isinstance(data, (bytes, bytearray, memoryview)):
+            raise TypeError(f"data is a {type(data).__name__}; it must be the bytes that serialize() returned")
+        if len(data) == 0:
             raise ValueError("data is empty; it must be what serialize() returned")
-        if data.startswith(b"PK"):  # an archive of tensors
-            return State._wrap(DecodeState.restore(data))
-        return State._wrap(torch.classes.mhla.State.restore(torch.frombuffer(bytearray(data), dtype=torch.uint8)))
+        saved = torch.frombuffer(bytearray(data), dtype=torch.uint8)
+        device = torch.device(torch.ops.mhla.saved_device(saved) if device is None else device)
+        if device.type == "cpu":
+            return State._wrap(torch.classes.mhla.State.restore(saved))
+        if device.type != "cuda" or not torch.cuda.is_available():
+            raise ValueError(f"device is {device}, which is not there; device='cpu' restores the state on the CPU")
+        return State._wrap(DecodeState.restore(saved, device))
 
     @property
     def tokens(self) -> int:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import io
+import threading
+from functools import wraps
 from typing import NamedTuple
 
 import torch
@@ -31,6 +32,23 @@ class Memory(NamedTuple):
     v: Tensor  # E [batch, kv_heads, block_size, Dv]
     tokens: Tensor  # int64 [batch]: tokens seen
     arrivals: Tensor  # int32 [batch, kv_heads + 1]
+
+
+def _one_at_a_time(method):
+    """A method during which no other call may use the state."""
+
+    @wraps(method)
+    def used(self, *arguments):
+        if not self._in_use.acquire(blocking=False):
+            raise ValueError(
+                "state is in use by another call; one thread at a time uses a state (a fork is a state of its own)"
+            )
+        try:
+            return method(self, *arguments)
+        finally:
+            self._in_use.release()
+
+    return used
 
 
 class DecodeState:
@@ -98,6 +116,7 @@ class DecodeState:
         self._kept = torch.classes.mhla.KeptBlocks(mixing.shape[-1], block_size, max_tokens, beyond)
         self._most_tokens = self._kept.most_tokens()  # 0: any number
         self._mixing_on_host = mixing.cpu()
+        self._in_use = threading.Lock()
 
     @property
     def positions(self) -> Tensor:
@@ -105,6 +124,7 @@ class DecodeState:
         return self._memory.tokens
 
     @property
+    @_one_at_a_time
     def tokens(self) -> int:
         return int(self.positions.max())
 
@@ -112,14 +132,19 @@ class DecodeState:
     def nbytes(self) -> int:
         return sum(tensor.nbytes for tensor in self._memory)
 
+    @_one_at_a_time
     def step(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         if q.ndim == 3:
             for name, x in (("k", k), ("v", v)):
                 if x.ndim != 3:
                     raise ValueError(f"{name} has {x.ndim} axes; it must be 3, [batch, heads, width], as q")
-            return self.step(q[:, None], k[:, None], v[:, None])[:, 0]
+            return self._step(q[:, None], k[:, None], v[:, None])[:, 0]
         if q.ndim != 4:
             raise ValueError(f"q has {q.ndim} axes; it must be 3, [batch, heads, width], or 4, with tokens")
+        return self._step(q, k, v)
+
+    def _step(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """``[batch, tokens, heads, width]`` tensors."""
         self._check_room(self._counted, q.shape[1])
         if q.shape[2] != self._heads:
             raise ValueError(f"q has heads {q.shape[2]} (axis 2); it must be {self._heads}")
@@ -129,6 +154,7 @@ class DecodeState:
         self._counted += q.shape[1]
         return o
 
+    @_one_at_a_time
     def prefill(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         for name, x in (("q", q), ("k", k), ("v", v)):
             if x.ndim != 4:
@@ -141,7 +167,7 @@ class DecodeState:
         for name, x, rows in (("k", k, self._memory.k), ("v", v, self._memory.v)):
             self._check(x, name, tokens, rows.shape[1], rows.shape[3])
         begin = min(tokens, -self._counted % self._block_size)  # to the end of the open block
-        outputs = [self.step(q[:, :begin], k[:, :begin], v[:, :begin])] if begin else []
+        outputs = [self._step(q[:, :begin], k[:, :begin], v[:, :begin])] if begin else []
         while begin < tokens:
             history = self._kept.history(self._counted // self._block_size)
             end = min(tokens, begin + max(_LEAST_PIECE, self._mixing.shape[-1], history) * self._block_size)
@@ -240,34 +266,30 @@ class DecodeState:
         if x.device != rows.device:
             raise ValueError(f"{name} has device {x.device}; it must be that of the state, {rows.device}")
 
+    @_one_at_a_time
     def fork(self) -> DecodeState:
         other = object.__new__(DecodeState)
-        other.__dict__.update(self.__dict__, _memory=Memory(*(tensor.clone() for tensor in self._memory)))
+        copied = Memory(*(tensor.clone() for tensor in self._memory))
+        other.__dict__.update(self.__dict__, _memory=copied, _in_use=threading.Lock())
         return other
 
-    def serialize(self) -> bytes:
-        saved = {
-            "mixing": self._mixing,
-            "settings": self._settings,
-            "heads": self._heads,
-            "block_size": self._block_size,
-            "beyond": self._beyond,
-            "max_tokens": self._max_tokens,
-            "memory": self._memory._asdict(),
-            "counted": self._counted,
-        }
-        file = io.BytesIO()
-        torch.save(saved, file)
-        return file.getvalue()
+    @_one_at_a_time
+    def serialize(self) -> Tensor:
+        """Bytes, uint8 on the CPU."""
+        return torch.ops.mhla.decode_save(
+            self._mixing, self._memory, self._heads, self._max_tokens, **self._settings, beyond=self._beyond
+        )
 
     @staticmethod
-    def restore(data: bytes) -> DecodeState:
+    def restore(data: Tensor, device: torch.device | str) -> DecodeState:
+        mixing, memory, heads, max_tokens, *settings, beyond = torch.ops.mhla.decode_restore(data)
+        names = ("feature_map", "normalizer", "scale", "eps", "feature_eps")
         state = object.__new__(DecodeState)
-        try:
-            saved = torch.load(io.BytesIO(data), weights_only=True)
-            state._memory, state._counted = Memory(**saved.pop("memory")), saved.pop("counted")
-            state._configure(**saved)
-            state._open()
-        except Exception as error:
-            raise ValueError(f"data is not a saved state, or damaged: {error}") from error
+        state._memory = Memory(*(tensor.to(device) for tensor in memory))
+        state._counted = int(Memory(*memory).tokens.max())
+        block_size = state._memory.k.shape[2]
+        state._configure(
+            mixing.to(device), dict(zip(names, settings, strict=True)), heads, block_size, beyond, max_tokens
+        )
+        state._open()
         return state

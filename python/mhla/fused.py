@@ -8,6 +8,8 @@ from typing import Literal, NamedTuple, overload
 import torch
 from torch import Tensor
 
+from mhla._numbers import integer, integers
+
 __all__ = ["Rotary", "gated_norm", "modulate", "rotary_features"]
 
 
@@ -38,7 +40,8 @@ class Rotary(NamedTuple):
         device: torch.device | str | None = None,
     ) -> Rotary:
         """Positions from ``offset`` on; pair j of the P = dim / 2 turns by ``theta^(-j / P)`` from one to the next."""
-        return Rotary._from_theta((tokens,), (dim // 2,), layout, theta, offset, dtype, device)
+        sizes, pairs = (integer(tokens, "tokens"),), (integer(dim, "dim") // 2,)
+        return Rotary._from_theta(sizes, pairs, layout, theta, integer(offset, "offset"), dtype, device)
 
     @staticmethod
     def grid(
@@ -52,11 +55,12 @@ class Rotary(NamedTuple):
     ) -> Rotary:
         """Tokens on a grid, (frames, rows, columns) for a video; axes share the pairs of ``dim`` elements evenly, what
         is left over going to the first (22, 21 and 21 of 64)."""
+        sizes, dim = integers(sizes, "sizes"), integer(dim, "dim")
         if not 1 <= len(sizes) <= 3:
             raise ValueError(f"sizes has {len(sizes)} entries; it must have from 1 to 3, one for each axis")
         each = dim // 2 // len(sizes)
         pairs = (dim // 2 - each * (len(sizes) - 1),) + (each,) * (len(sizes) - 1)
-        return Rotary._from_theta(tuple(sizes), pairs, layout, theta, 0, dtype, device)
+        return Rotary._from_theta(sizes, pairs, layout, theta, 0, dtype, device)
 
     @staticmethod
     def tables(cos: Tensor, sin: Tensor, *, layout: str = "half") -> Rotary:

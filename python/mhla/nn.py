@@ -8,6 +8,7 @@ from torch import Tensor
 from mhla._attention import Causal, attention, masking_name
 from mhla._mixing import mixing_init as make_mixing
 from mhla._mixing import project_mixing
+from mhla._numbers import integer
 from mhla._partition import Partition
 from mhla._state import State
 
@@ -47,7 +48,10 @@ class MHLA(torch.nn.Module):
         mixing_per_head: bool = False,
     ) -> None:
         super().__init__()
-        kv_heads = heads if kv_heads is None else kv_heads
+        dim, heads = integer(dim, "dim", 1), integer(heads, "heads")
+        kv_heads = heads if kv_heads is None else integer(kv_heads, "kv_heads")
+        if not isinstance(partition, Partition):
+            raise TypeError(f"partition is a {type(partition).__name__}; it must be a Partition")
         if heads < 1 or dim % heads != 0:
             raise ValueError(f"heads is {heads}; it must be a divisor of dim, {dim}")
         if kv_heads < 1 or heads % kv_heads != 0:

@@ -4,6 +4,7 @@
 
 #include "mhla/torch.hpp"
 #include "torch/arguments.hpp"
+#include "torch/tensors.hpp"
 
 namespace mhla {
 namespace {
@@ -40,11 +41,7 @@ std::int64_t final_blocks(const AttentionOptions& options) {
   problem.partition = options.partition;
   problem.options.masking = options.masking;
   problem.initial_tokens = options.initial_tokens;
-  if (options.cu_seqlens) {
-    const at::Tensor offsets = options.cu_seqlens->to(at::kCPU, at::kLong).contiguous();
-    const auto* first = offsets.const_data_ptr<std::int64_t>();
-    problem.cu_seqlens.assign(first, first + offsets.numel());
-  }
+  if (options.cu_seqlens) problem.cu_seqlens = dispatch::offsets_of(*options.cu_seqlens);
   return problem.final_blocks();
 }
 

@@ -38,10 +38,43 @@ void check_last_axis(const at::Tensor& tensor, std::string_view argument) {
 }
 
 void check_tokens(const at::Tensor& tensor, std::string_view argument, std::int64_t axes, const char* shape) {
-  if (tensor.layout() != at::kStrided) refuse(argument, " has layout ", tensor.layout(), "; it must be a dense tensor");
+  check_dense(tensor, argument);
   if (tensor.dim() != axes) refuse(argument, " has ", tensor.dim(), " axes; it must be ", axes, ", ", shape);
   dtype_of(tensor, argument);
   check_last_axis(tensor, argument);
+}
+
+void check_dense(const at::Tensor& tensor, std::string_view argument) {
+  if (tensor.layout() != at::kStrided) refuse(argument, " has layout ", tensor.layout(), "; it must be a dense tensor");
+  if (tensor.is_nested()) refuse(argument, " is a nested tensor; it must be a dense tensor");
+}
+
+at::Tensor resolved(const at::Tensor& tensor, std::string_view argument) {
+  check_dense(tensor, argument);
+  if (tensor._is_zerotensor()) return at::zeros(tensor.sizes(), tensor.options());
+  if (tensor.is_meta() || !tensor.has_storage() || tensor.key_set().has(c10::DispatchKey::Python))
+    refuse(argument, " is a tensor on ", tensor.device(),
+           " without values (meta, fake or wrapped); it must be a plain tensor");
+  return tensor.is_neg() || tensor.is_conj() ? tensor.resolve_neg().resolve_conj() : tensor;
+}
+
+namespace {
+
+void check_resolved(const at::Tensor& tensor) {
+  if (tensor.is_neg() || tensor.is_conj() || tensor._is_zerotensor())
+    refuse("a tensor of shape ", tensor.sizes(), " is a lazy view; it must be written out: tensor.resolve_neg()");
+}
+
+}  // namespace
+
+const void* data_of(const at::Tensor& tensor) {
+  check_resolved(tensor);
+  return tensor.const_data_ptr();
+}
+
+void* mutable_data_of(const at::Tensor& tensor) {
+  check_resolved(tensor);
+  return tensor.mutable_data_ptr();
 }
 
 void check_dtype(const at::Tensor& tensor, std::string_view argument, at::ScalarType expected, const char* whose) {
@@ -68,6 +101,7 @@ void check_floating(const at::Tensor& tensor, std::string_view argument) {
 }
 
 void check_matrix(const at::Tensor& mixing, std::string_view argument, std::int64_t heads) {
+  check_dense(mixing, argument);
   if ((mixing.dim() != 2 && mixing.dim() != 3) || mixing.size(-1) != mixing.size(-2))
     refuse(argument, " has shape ", mixing.sizes(), "; it must be [M, M] or [H, M, M]");
   if (heads > 0 && mixing.dim() == 3 && mixing.size(0) != heads)

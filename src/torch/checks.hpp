@@ -40,6 +40,17 @@ void check_tokens(const at::Tensor& tensor, std::string_view argument, std::int6
                   const char* shape = "[batch, tokens, heads, width]");
 void check_last_axis(const at::Tensor& tensor, std::string_view argument);
 
+// Strided: neither sparse nor nested nor in another library's layout.
+void check_dense(const at::Tensor& tensor, std::string_view argument);
+
+// The tensor with its values in memory, for what does not come through the dispatcher, which sees to this itself: a
+// view that negates or a tensor that only says it is zero is written out; a tensor without values is refused.
+at::Tensor resolved(const at::Tensor& tensor, std::string_view argument);
+
+// Where the values are; the only way here from a tensor to a pointer. Refuses what resolved() would write out.
+const void* data_of(const at::Tensor& tensor);
+void* mutable_data_of(const at::Tensor& tensor);
+
 // `whose` comes before the value in the message: "that of q, ".
 void check_dtype(const at::Tensor& tensor, std::string_view argument, at::ScalarType expected, const char* whose = "");
 void check_device(const at::Tensor& tensor, std::string_view argument, at::Device expected, const char* whose = "");

@@ -59,12 +59,12 @@ Modulate::BasicRows<Pointer> rows_of(const at::Tensor& rows, Pointer data) {
 
 Modulate::BasicRows<const void*> rows_view(const at::Tensor& rows) {
   if (!rows.defined() || rows.numel() == 0) return {};
-  return rows_of<const void*>(rows, rows.const_data_ptr());
+  return rows_of<const void*>(rows, data_of(rows));
 }
 
 Modulate::BasicRows<void*> mutable_rows_view(const at::Tensor& rows) {
   if (rows.numel() == 0) return {};
-  return rows_of<void*>(rows, rows.mutable_data_ptr());
+  return rows_of<void*>(rows, mutable_data_of(rows));
 }
 
 // The tensors of a call in the form libmhla reads.

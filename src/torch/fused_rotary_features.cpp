@@ -52,6 +52,7 @@ bool table_per_batch(const RotaryCall& call) { return call.cos && call.cos->dim(
 
 void check_table(const RotaryCall& call, const OptionalTensor& table, std::string_view argument) {
   if (!table) refuse(argument, " is missing; cos and sin must be given together");
+  check_dense(*table, argument);
   dtype_of(*table, argument);
   check_device(*table, argument, call.x.device(), "that of x, ");
   const bool per_batch = table_per_batch(call);
@@ -133,8 +134,8 @@ class Operands {
   RotaryFeatures::Inputs inputs() const {
     return {.x = token_view(x_),
             .weight = vector_view(weight_),
-            .cos = cos_.defined() ? cos_.const_data_ptr() : nullptr,
-            .sin = sin_.defined() ? sin_.const_data_ptr() : nullptr,
+            .cos = cos_.defined() ? data_of(cos_) : nullptr,
+            .sin = sin_.defined() ? data_of(sin_) : nullptr,
             .table_stride = table_stride_};
   }
 

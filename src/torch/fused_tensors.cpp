@@ -11,6 +11,7 @@ void check_token_rows(const at::Tensor& x, std::string_view argument, std::int64
 }
 
 void check_parameter(const at::Tensor& tensor, std::string_view argument, const at::Tensor& x) {
+  check_dense(tensor, argument);
   dtype_of(tensor, argument);
   if (tensor.scalar_type() == at::kDouble && x.scalar_type() != at::kDouble) {
     refuse(argument, " has dtype Double; beside x of ", x.scalar_type(), " it must be float32, bfloat16 or float16");
@@ -46,12 +47,12 @@ at::Tensor readable(const OptionalTensor& tensor) {
 
 fused::ConstVector vector_view(const at::Tensor& vector) {
   if (!vector.defined() || vector.numel() == 0) return {};
-  return {vector.const_data_ptr(), dtype_of(vector, "weight")};
+  return {data_of(vector), dtype_of(vector, "weight")};
 }
 
 fused::Vector mutable_vector_view(const at::Tensor& vector) {
   if (!vector.defined() || vector.numel() == 0) return {};
-  return {vector.mutable_data_ptr(), dtype_of(vector, "weight")};
+  return {mutable_data_of(vector), dtype_of(vector, "weight")};
 }
 
 namespace {
@@ -65,12 +66,12 @@ BasicTensor<Pointer> view_of(const at::Tensor& tensor, Pointer data) {
 
 ConstTensor token_view(const at::Tensor& tensor) {
   if (!tensor.defined() || tensor.numel() == 0) return {};
-  return view_of<const void*>(tensor, tensor.const_data_ptr());
+  return view_of<const void*>(tensor, data_of(tensor));
 }
 
 Tensor mutable_token_view(const at::Tensor& tensor) {
   if (!tensor.defined() || tensor.numel() == 0) return {};
-  return view_of<void*>(tensor, tensor.mutable_data_ptr());
+  return view_of<void*>(tensor, mutable_data_of(tensor));
 }
 
 at::Tensor empty_like_contiguous(const at::Tensor& tensor) {

@@ -46,12 +46,12 @@ class KeptBlocksHolder : public torch::CustomClassHolder {
     std::vector<std::int64_t> sizes{n, n};
     if (mixing.dim() == 3) sizes.insert(sizes.begin(), mixing.size(0));
     at::Tensor result = at::empty(sizes, mixing.options());
-    const at::Tensor dense = mixing.contiguous();
+    const at::Tensor dense = resolved(mixing, "mixing").contiguous();
     const auto fill = [&]<typename T>() {
-      const std::span<const T> matrices(dense.const_data_ptr<T>(), static_cast<std::size_t>(dense.numel()));
+      const std::span<const T> matrices(static_cast<const T*>(data_of(dense)), static_cast<std::size_t>(dense.numel()));
       const std::vector<T> values =
           mhla::mixing_from(kept_, matrices, mixing.dim() == 3 ? mixing.size(0) : 1, block, own);
-      std::copy(values.begin(), values.end(), result.mutable_data_ptr<T>());
+      std::copy(values.begin(), values.end(), static_cast<T*>(mutable_data_of(result)));
     };
     mixing.scalar_type() == at::kDouble ? fill.operator()<double>() : fill.operator()<float>();
     return result;

@@ -12,13 +12,6 @@
 namespace mhla::dispatch {
 namespace {
 
-std::vector<std::int64_t> read_offsets(const OptionalTensor& cu_seqlens) {
-  if (!cu_seqlens) return {};
-  const at::Tensor offsets = cu_seqlens->to(at::kCPU, at::kLong).contiguous();
-  const auto* first = offsets.const_data_ptr<std::int64_t>();
-  return {first, first + offsets.numel()};
-}
-
 // How torch's matrix products of f32 are set (torch.set_float32_matmul_precision) holds for the operator's as well.
 Float32Products float32_products() {
   const auto precision = at::globalContext().float32Precision(at::Float32Backend::CUDA, at::Float32Op::MATMUL);
@@ -46,7 +39,7 @@ Problem make_problem(const AttentionCall& call) {
           .mixing_blocks = call.mixing.size(-1),
           .mixing_per_head = call.mixing.dim() == 3,
           .separate_denominator = call.q_den.has_value(),
-          .cu_seqlens = read_offsets(call.cu_seqlens),
+          .cu_seqlens = call.cu_seqlens ? offsets_of(*call.cu_seqlens) : std::vector<std::int64_t>{},
           .initial_tokens = call.initial_tokens.guard_int(__FILE__, __LINE__)};
 }
 
@@ -80,8 +73,8 @@ class Operands {
             .v = const_view(call_.v),
             .q_den = const_view(call_.q_den),
             .k_den = const_view(call_.k_den),
-            .mixing = mixing_.const_data_ptr(),
-            .initial = {S_ ? S_->const_data_ptr() : nullptr, z_ ? z_->const_data_ptr() : nullptr}};
+            .mixing = data_of(mixing_),
+            .initial = {S_ ? data_of(*S_) : nullptr, z_ ? data_of(*z_) : nullptr}};
   }
   const at::Tensor& mixing() const { return mixing_; }
 
@@ -106,14 +99,19 @@ std::pair<OptionalTensor, OptionalTensor> final_gradients(const AttentionCall& c
                                           problem.key_dim};
   std::vector<std::int64_t> S_sizes = z_sizes;
   S_sizes.push_back(problem.value_dim);
-  const auto dense = [&](const OptionalTensor& gradient, const std::vector<std::int64_t>& sizes) {
-    return gradient ? gradient->contiguous() : at::zeros(sizes, options);
+  const auto dense = [&](const OptionalTensor& gradient, const char* argument, const std::vector<std::int64_t>& sizes) {
+    if (!gradient) return at::zeros(sizes, options);
+    check_dense(*gradient, argument);
+    check_shape(*gradient, argument, sizes);
+    check_dtype(*gradient, argument, at::typeMetaToScalarType(options.dtype()));
+    check_device(*gradient, argument, call.q.device(), "that of q, ");
+    return gradient->contiguous();
   };
-  return {dense(gradients.d_S, S_sizes),
-          call.has_normalizer() ? OptionalTensor(dense(gradients.d_z, z_sizes)) : std::nullopt};
+  return {dense(gradients.d_S, "d_S", S_sizes),
+          call.has_normalizer() ? OptionalTensor(dense(gradients.d_z, "d_z", z_sizes)) : std::nullopt};
 }
 
-void* data_or_null(const at::Tensor& tensor, bool wanted) { return wanted ? tensor.mutable_data_ptr() : nullptr; }
+void* data_or_null(const at::Tensor& tensor, bool wanted) { return wanted ? mutable_data_of(tensor) : nullptr; }
 
 // The tensor is as the problem has it; what else a call promises of its tensors follows from the problem.
 bool has_sizes(const at::Tensor& tensor, const at::Tensor& like, at::ScalarType type, at::IntArrayRef sizes) {
@@ -185,7 +183,7 @@ BackwardResult run_backward(const AttentionCall& call, const Plan& plan, TorchEx
   backward(plan, {.in = operands.inputs(),
                   .o = const_view(gradients.o),
                   .d_o = const_view(d_o),
-                  .d_final = {d_S ? d_S->const_data_ptr() : nullptr, d_z ? d_z->const_data_ptr() : nullptr},
+                  .d_final = {d_S ? data_of(*d_S) : nullptr, d_z ? data_of(*d_z) : nullptr},
                   .d_q = mutable_view(d_q),
                   .d_k = mutable_view(d_k),
                   .d_v = mutable_view(d_v),
@@ -194,7 +192,7 @@ BackwardResult run_backward(const AttentionCall& call, const Plan& plan, TorchEx
                   .d_mixing = data_or_null(d_mixing_accumulated, gradients.mixing_wanted),
                   .d_initial = {data_or_null(d_initial_S, call.initial_S.has_value()),
                                 data_or_null(d_initial_z, call.initial_z.has_value())},
-                  .kept = gradients.kept && gradients.kept->numel() > 0 ? gradients.kept->const_data_ptr() : nullptr,
+                  .kept = gradients.kept && gradients.kept->numel() > 0 ? data_of(*gradients.kept) : nullptr,
                   .run = execution.run(plan.backward_workspace())});
   if (!same_type && gradients.mixing_wanted) d_mixing.copy_(d_mixing_accumulated);
   return result;

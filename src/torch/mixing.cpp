@@ -16,7 +16,7 @@ namespace {
 
 at::Tensor to_tensor(std::span<const double> values, std::int64_t blocks) {
   at::Tensor matrix = at::empty({blocks, blocks}, at::kDouble);
-  std::copy(values.begin(), values.end(), matrix.mutable_data_ptr<double>());
+  std::copy(values.begin(), values.end(), static_cast<double*>(dispatch::mutable_data_of(matrix)));
   return matrix;
 }
 
@@ -26,12 +26,12 @@ at::Tensor to_tensor(const std::vector<std::int64_t>& values) { return torch::te
 std::vector<at::Tensor> matrices(const at::Tensor& mixing, const char* argument) {
   dispatch::check_matrix(mixing, argument);
   dispatch::check_floating(mixing, argument);
-  const at::Tensor dense = mixing.detach().to(at::kCPU, at::kDouble).contiguous();
+  const at::Tensor dense = dispatch::resolved(mixing, argument).detach().to(at::kCPU, at::kDouble).contiguous();
   return dense.dim() == 3 ? dense.unbind(0) : std::vector<at::Tensor>{dense};
 }
 
 std::span<double> values_of(const at::Tensor& matrix) {
-  return {matrix.mutable_data_ptr<double>(), static_cast<std::size_t>(matrix.numel())};
+  return {static_cast<double*>(dispatch::mutable_data_of(matrix)), static_cast<std::size_t>(matrix.numel())};
 }
 
 at::Tensor stack_like(const std::vector<at::Tensor>& parts, const at::Tensor& like) {

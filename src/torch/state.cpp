@@ -3,6 +3,8 @@
 
 #include <torch/custom_class.h>
 
+#include <array>
+#include <optional>
 #include <string>
 
 #include "torch/tensors.hpp"
@@ -23,6 +25,7 @@ class StateHolder : public torch::CustomClassHolder {
                                                 double scale, double eps, double feature_eps,
                                                 const std::string& beyond) {
     dispatch::check_matrix(mixing, "mixing", heads);
+    dispatch::check_floating(mixing, "mixing");
     const StateConfig config{.dtype = parse_dtype(dtype),
                              .batch = batch,
                              .heads = heads,
@@ -39,21 +42,21 @@ class StateHolder : public torch::CustomClassHolder {
                                          .eps = eps,
                                          .feature_eps = feature_eps},
                              .beyond = parse_beyond_trained(beyond)};
-    const at::Tensor accumulated =
-        mixing.detach().to(at::kCPU, dispatch::scalar_type(accumulation_type(config.dtype))).contiguous();
-    return c10::make_intrusive<StateHolder>(State(config, accumulated.const_data_ptr()));
+    const at::Tensor accumulated = dispatch::resolved(mixing, "mixing")
+                                       .detach()
+                                       .to(at::kCPU, dispatch::scalar_type(accumulation_type(config.dtype)))
+                                       .contiguous();
+    return c10::make_intrusive<StateHolder>(State(config, dispatch::data_of(accumulated)));
   }
 
   // [batch, tokens, heads, width] tensors.
   at::Tensor prefill(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
-    const StateConfig& config = state_.config();
     dispatch::check_tokens(q, "q");
-    check(q, "q", q.size(1), config.heads, config.key_dim);
-    check(k, "k", q.size(1), config.kv_heads, config.key_dim);
-    check(v, "v", q.size(1), config.kv_heads, config.value_dim);
-    at::Tensor o = at::empty({config.batch, q.size(1), config.heads, config.value_dim}, q.options());
+    const StateConfig& config = state_.config();
+    const auto [q_read, k_read, v_read] = read(q, k, v, q.size(1));
+    at::Tensor o = at::empty({config.batch, q.size(1), config.heads, config.value_dim}, q_read.options());
     const Parallel parallel = dispatch::torch_parallel();
-    state_.prefill(q.size(1), dispatch::const_view(q), dispatch::const_view(k), dispatch::const_view(v),
+    state_.prefill(q.size(1), dispatch::const_view(q_read), dispatch::const_view(k_read), dispatch::const_view(v_read),
                    dispatch::mutable_view(o), &parallel);
     return o;
   }
@@ -61,15 +64,15 @@ class StateHolder : public torch::CustomClassHolder {
   // One token: [batch, heads, width] tensors.
   at::Tensor step(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
     const StateConfig& config = state_.config();
-    const at::Tensor q4 = with_token_axis(q, "q"), k4 = with_token_axis(k, "k"), v4 = with_token_axis(v, "v");
-    check(q4, "q", 1, config.heads, config.key_dim);
-    check(k4, "k", 1, config.kv_heads, config.key_dim);
-    check(v4, "v", 1, config.kv_heads, config.value_dim);
-    at::Tensor o = at::empty({config.batch, 1, config.heads, config.value_dim}, q.options());
+    const auto [q_read, k_read, v_read] = read(q, k, v, {});
+    at::Tensor o = at::empty({config.batch, config.heads, config.value_dim}, q_read.options());
+    const auto view = [](const at::Tensor& x, auto data) {
+      return BasicTensor<decltype(data)>{data, x.stride(0), 0, x.stride(1)};
+    };
     const Parallel parallel = dispatch::torch_parallel();
-    state_.step(dispatch::const_view(q4), dispatch::const_view(k4), dispatch::const_view(v4), dispatch::mutable_view(o),
-                &parallel);
-    return o.squeeze(1);
+    state_.step(view(q_read, dispatch::data_of(q_read)), view(k_read, dispatch::data_of(k_read)),
+                view(v_read, dispatch::data_of(v_read)), view(o, dispatch::mutable_data_of(o)), &parallel);
+    return o;
   }
 
   c10::intrusive_ptr<StateHolder> fork() const { return c10::make_intrusive<StateHolder>(state_.fork()); }
@@ -77,7 +80,7 @@ class StateHolder : public torch::CustomClassHolder {
   at::Tensor serialize() const {
     const std::vector<std::byte> bytes = state_.serialize();
     at::Tensor tensor = at::empty({static_cast<std::int64_t>(bytes.size())}, at::kByte);
-    std::copy(bytes.begin(), bytes.end(), static_cast<std::byte*>(tensor.mutable_data_ptr()));
+    std::copy(bytes.begin(), bytes.end(), static_cast<std::byte*>(dispatch::mutable_data_of(tensor)));
     return tensor;
   }
 
@@ -86,28 +89,38 @@ class StateHolder : public torch::CustomClassHolder {
       dispatch::refuse("bytes is a ", bytes.scalar_type(), " tensor with ", bytes.dim(),
                        " axes; it must be uint8 with 1");
     }
-    const at::Tensor dense = bytes.to(at::kCPU).contiguous();
+    const at::Tensor dense = dispatch::resolved(bytes, "bytes").to(at::kCPU).contiguous();
     return c10::make_intrusive<StateHolder>(
-        State::restore({static_cast<const std::byte*>(dense.const_data_ptr()), dense.nbytes()}));
+        State::restore({static_cast<const std::byte*>(dispatch::data_of(dense)), dense.nbytes()}));
   }
 
   std::int64_t tokens() const { return state_.tokens(); }
   std::int64_t bytes() const { return static_cast<std::int64_t>(state_.bytes()); }
 
  private:
-  static at::Tensor with_token_axis(const at::Tensor& tensor, const std::string& argument) {
-    if (tensor.dim() != 3) {
-      dispatch::refuse(argument, " has ", tensor.dim(), " axes; it must be 3, [batch, heads, width]");
-    }
-    return tensor.unsqueeze(1);
+  // q, k and v of `tokens` tokens, or of one without an axis for it: checked, with values to read.
+  std::array<at::Tensor, 3> read(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                 std::optional<std::int64_t> tokens) const {
+    const StateConfig& config = state_.config();
+    return {readable(q, "q", tokens, config.heads, config.key_dim),
+            readable(k, "k", tokens, config.kv_heads, config.key_dim),
+            readable(v, "v", tokens, config.kv_heads, config.value_dim)};
   }
 
-  void check(const at::Tensor& tensor, const std::string& argument, std::int64_t tokens, std::int64_t heads,
-             std::int64_t dim) const {
-    dispatch::check_tokens(tensor, argument);
-    dispatch::check_shape(tensor, argument, at::IntArrayRef({state_.config().batch, tokens, heads, dim}));
-    dispatch::check_dtype(tensor, argument, dispatch::scalar_type(state_.config().dtype), "that of the state, ");
+  at::Tensor readable(const at::Tensor& tensor, const char* argument, std::optional<std::int64_t> tokens,
+                      std::int64_t heads, std::int64_t dim) const {
+    const StateConfig& config = state_.config();
     dispatch::check_device(tensor, argument, at::kCPU);
+    at::Tensor values = dispatch::resolved(tensor, argument);
+    if (tokens) {
+      dispatch::check_tokens(values, argument);
+      dispatch::check_shape(values, argument, at::IntArrayRef({config.batch, *tokens, heads, dim}));
+    } else {
+      dispatch::check_tokens(values, argument, 3, "[batch, heads, width]");
+      dispatch::check_shape(values, argument, at::IntArrayRef({config.batch, heads, dim}));
+    }
+    dispatch::check_dtype(values, argument, dispatch::scalar_type(config.dtype), "that of the state, ");
+    return values;
   }
 
   State state_;
@@ -119,28 +132,40 @@ TORCH_LIBRARY_FRAGMENT(mhla, library) {
   using Holder = c10::intrusive_ptr<StateHolder>;
   using Tokens = const at::Tensor&;
   using Text = const std::string&;
+  using torch::arg;
   library.class_<StateHolder>("State")
       .def(torch::init([](Tokens mixing, Text dtype, std::int64_t batch, std::int64_t heads, std::int64_t kv_heads,
                           std::int64_t key_dim, std::int64_t value_dim, std::int64_t block_size, Text feature_map,
                           Text normalizer, double scale, double eps, double feature_eps, Text beyond) {
-        return with_value_errors([&] {
-          return StateHolder::create(mixing, dtype, batch, heads, kv_heads, key_dim, value_dim, block_size, feature_map,
-                                     normalizer, scale, eps, feature_eps, beyond);
-        });
-      }))
-      .def("prefill", [](const Holder& self, Tokens q, Tokens k,
-                         Tokens v) { return with_value_errors([&] { return self->prefill(q, k, v); }); })
-      .def("step", [](const Holder& self, Tokens q, Tokens k,
-                      Tokens v) { return with_value_errors([&] { return self->step(q, k, v); }); })
-      .def("fork", &StateHolder::fork)
-      .def("serialize", &StateHolder::serialize)
+             return with_value_errors([&] {
+               return StateHolder::create(mixing, dtype, batch, heads, kv_heads, key_dim, value_dim, block_size,
+                                          feature_map, normalizer, scale, eps, feature_eps, beyond);
+             });
+           }),
+           "",
+           {arg("mixing"), arg("dtype"), arg("batch"), arg("heads"), arg("kv_heads"), arg("key_dim"), arg("value_dim"),
+            arg("block_size"), arg("feature_map"), arg("normalizer"), arg("scale"), arg("eps"), arg("feature_eps"),
+            arg("beyond")})
+      .def("prefill",
+           [](const Holder& self, Tokens q, Tokens k, Tokens v) {
+             return with_value_errors([&] { return self->prefill(q, k, v); });
+           },
+           "", {arg("q"), arg("k"), arg("v")})
+      .def("step",
+           [](const Holder& self, Tokens q, Tokens k, Tokens v) {
+             return with_value_errors([&] { return self->step(q, k, v); });
+           },
+           "", {arg("q"), arg("k"), arg("v")})
+      .def("fork", [](const Holder& self) { return with_value_errors([&] { return self->fork(); }); })
+      .def("serialize", [](const Holder& self) { return with_value_errors([&] { return self->serialize(); }); })
       .def_static(
           "restore",
           [](const at::Tensor& bytes) { return with_value_errors([&] { return StateHolder::restore(bytes); }); })
-      .def("tokens", &StateHolder::tokens)
-      .def("bytes", &StateHolder::bytes)
-      .def_pickle([](const Holder& self) { return self->serialize(); },
-                  [](const at::Tensor& bytes) { return StateHolder::restore(bytes); });
+      .def("tokens", [](const Holder& self) { return with_value_errors([&] { return self->tokens(); }); })
+      .def("bytes", [](const Holder& self) { return with_value_errors([&] { return self->bytes(); }); })
+      .def_pickle(
+          [](const Holder& self) { return with_value_errors([&] { return self->serialize(); }); },
+          [](const at::Tensor& bytes) { return with_value_errors([&] { return StateHolder::restore(bytes); }); });
 }
 
 }  // namespace mhla

@@ -21,6 +21,7 @@ void check_same_kind(const at::Tensor& tensor, std::string_view argument, const 
 
 void check_mixing(const AttentionCall& call) {
   const at::Tensor& mixing = call.mixing;
+  check_dense(mixing, "mixing");
   if (mixing.dim() != 2 && mixing.dim() != 3) {
     refuse("mixing has ", mixing.dim(), " axes; it must be [M, M] or [H, M, M]");
   }
@@ -37,6 +38,7 @@ c10::SymInt state_rows(const AttentionCall& call) {
 }
 
 void check_state_tensor(const AttentionCall& call, const at::Tensor& state, std::string_view argument, int axes) {
+  check_dense(state, argument);
   if (state.dim() != axes) {
     refuse(argument, " has ", state.dim(), " axes; it must be ",
            axes == 5 ? "[B, H, blocks, Dk, Dv]" : "[B, H, blocks, Dk]");
@@ -90,14 +92,21 @@ void check_partition(const AttentionCall& call) {
   }
 }
 
-void check_cu_seqlens(const AttentionCall& call) {
-  if (!call.cu_seqlens) return;
-  const at::Tensor& offsets = *call.cu_seqlens;
+void check_offsets(const at::Tensor& offsets) {
+  check_dense(offsets, "cu_seqlens");
   if (offsets.dim() != 1) refuse("cu_seqlens has ", offsets.dim(), " axes; it must be 1");
   if (offsets.scalar_type() != at::kLong && offsets.scalar_type() != at::kInt) {
     refuse("cu_seqlens has dtype ", offsets.scalar_type(), "; it must be int64 or int32");
   }
   if (offsets.sym_size(0) < 2) refuse("cu_seqlens has ", offsets.sym_size(0), " entries; it must be at least 2");
+}
+
+void check_cu_seqlens(const AttentionCall& call) {
+  if (!call.cu_seqlens) return;
+  check_offsets(*call.cu_seqlens);
+  // Beside one meta tensor the dispatcher takes all for meta tensors.
+  if (call.cu_seqlens->is_meta() && !call.q.is_meta())
+    refuse("cu_seqlens has device meta; it must be cpu, or that of q, ", call.q.device());
 }
 
 at::Tensor like(const at::Tensor& tensor) { return at::empty_symint(tensor.sym_sizes(), tensor.options()); }
@@ -221,13 +230,20 @@ BackwardResult allocate_backward(const AttentionCall& call, const Gradients& gra
 }
 
 ConstTensor const_view(const at::Tensor& tensor) {
-  return {tensor.const_data_ptr(), tensor.stride(0), tensor.stride(1), tensor.stride(2)};
+  return {data_of(tensor), tensor.stride(0), tensor.stride(1), tensor.stride(2)};
 }
 
 ConstTensor const_view(const OptionalTensor& tensor) { return tensor ? const_view(*tensor) : ConstTensor{}; }
 
 Tensor mutable_view(const at::Tensor& tensor) {
-  return {tensor.mutable_data_ptr(), tensor.stride(0), tensor.stride(1), tensor.stride(2)};
+  return {mutable_data_of(tensor), tensor.stride(0), tensor.stride(1), tensor.stride(2)};
+}
+
+std::vector<std::int64_t> offsets_of(const at::Tensor& cu_seqlens) {
+  check_offsets(cu_seqlens);
+  const at::Tensor offsets = resolved(cu_seqlens, "cu_seqlens").to(at::kCPU, at::kLong).contiguous();
+  const auto* first = static_cast<const std::int64_t*>(data_of(offsets));
+  return {first, first + offsets.numel()};
 }
 
 }  // namespace mhla::dispatch

@@ -21,6 +21,9 @@ ConstTensor const_view(const at::Tensor& tensor);
 ConstTensor const_view(const OptionalTensor& tensor);
 Tensor mutable_view(const at::Tensor& tensor);
 
+// Offsets of packed sequences, read on the host.
+std::vector<std::int64_t> offsets_of(const at::Tensor& cu_seqlens);
+
 // Threads of torch (torch.set_num_threads).
 Parallel torch_parallel();
 

@@ -374,6 +374,9 @@ TEST(CInterface, BadArgumentsGiveAStatusAndAMessage) {
   expect_refused(mhla_state_restore("short", 5, &state), "not a saved state");
   expect_refused(mhla_state_restore(nullptr, 5, &state), "bytes is null");
   expect_refused(mhla_state_fork(nullptr, &state), "state is null");
+  EXPECT_EQ(mhla_state_tokens(nullptr), -1);
+  EXPECT_EQ(mhla_state_bytes(nullptr), 0U);
+  EXPECT_STREQ(mhla_last_error(), "state is null");
   EXPECT_EQ(state, nullptr);
   mhla_state_destroy(nullptr);
   mhla_plan_destroy(nullptr);

@@ -213,5 +213,20 @@ TEST(Decode, BadArgumentsAreNamed) {
   refused([](auto&, auto&, auto& args) { args.memory.tokens = nullptr; }, {"memory.tokens is null"});
 }
 
+TEST(Decode, OnTheCpuAPositionThatCannotBeIsRefused) {
+  DecodeConfig config = decode_config(DType::f32);
+  config.device = Device::cpu;
+  const DecodeCase c(config, 10);
+  for (const auto& [position, message] :
+       {std::pair{std::int64_t{-1}, "memory.tokens of batch row 1 is -1; before 2 more it may be 0 to 22"},
+        std::pair{std::int64_t{23}, "memory.tokens of batch row 1 is 23"},
+        std::pair{std::int64_t{1} << 40, "memory.tokens of batch row 1 is 1099511627776"}}) {
+    DecodeRun run(c);
+    run.args(0).memory.tokens[1] = position;
+    expect_error([&] { run.step(2); }, {message});
+    if (position != 23) expect_error([&] { run.open(); }, {"memory.tokens of batch row 1", "before 0 more"});
+  }
+}
+
 }  // namespace
 }  // namespace mhla::test

@@ -104,6 +104,29 @@ TEST(Attention, PackedSequencesHaveOneStateRowEach) {
   expect_close(packed.o.slice(1, 0, 11), attention(head(t.q), head(t.k), head(t.v), t.mixing, alone), "o");
 }
 
+TEST(Attention, ViewsThatNegateAreReadAsTheyAre) {
+  const torch::NoGradGuard no_grad;
+  const auto negated = [](const at::Tensor& x) { return at::_neg_view(-x); };
+  AttentionOptions options{.partition = Partition::line(30, 4), .masking = Masking::token_causal};
+  const Tensors t = random_tensors(options.partition, 8);
+  const auto first = [](const at::Tensor& x) { return x.slice(0, 0, 1); };
+  options.cu_seqlens = torch::tensor({0, 11, 30}, at::kLong);
+  const AttentionResult expected = attention_with_state(first(t.q), first(t.k), first(t.v), t.mixing, options);
+  options.cu_seqlens = negated(*options.cu_seqlens);
+  const AttentionResult actual =
+      attention_with_state(negated(first(t.q)), first(t.k), negated(first(t.v)), negated(t.mixing), options);
+  EXPECT_TRUE(torch::equal(actual.o, expected.o));
+  EXPECT_TRUE(torch::equal(actual.S, expected.S));
+
+  const auto line = [](std::int64_t blocks) { return Partition::line(4 * blocks, 4); };
+  EXPECT_TRUE(
+      torch::equal(resize_mixing(negated(t.mixing), line(8), line(5)), resize_mixing(t.mixing, line(8), line(5))));
+  at::Tensor projected = t.mixing * 3 - 1, view = negated(projected);
+  project_mixing_(projected, true);
+  project_mixing_(view, true);
+  EXPECT_TRUE(torch::equal(view, projected));
+}
+
 TEST(Attention, RunsTheSameOnOneThreadAndOnTwo) {
   const AttentionOptions options{.partition = Partition::grid({16, 16}, {4, 4})};
   const Tensors t = random_tensors(options.partition, 16);

@@ -42,6 +42,12 @@ const std::vector<BadCase>& bad_cases() {
       {"k_den", [](Arguments& a) { a.options.q_den = a.q; }},
       {"initial_tokens is -1", [](Arguments& a) { a.options.initial_tokens = -1; }},
       {"initial_S is missing", [](Arguments& a) { a.options.initial_tokens = 4; }},
+      {"cu_seqlens has device meta",
+       [](Arguments& a) { a.options.cu_seqlens = torch::zeros({2}, at::TensorOptions(at::kLong).device(at::kMeta)); }},
+      {"mixing has layout Sparse", [](Arguments& a) { a.mixing = a.mixing.to_sparse(); }},
+      {"k has layout Sparse", [](Arguments& a) { a.k = a.k.to_sparse(); }},
+      {"v has layout Sparse", [](Arguments& a) { a.v = a.v.to_sparse(); }},
+      {"q_den has layout Sparse", [](Arguments& a) { a.options.q_den = a.q.to_sparse(), a.options.k_den = a.k; }},
       {"scale", [](Arguments& a) { a.options.scale = INFINITY; }},
   };
   return cases;
@@ -57,6 +63,19 @@ TEST(Errors, BeginWithTheArgumentAtFault) {
     } catch (const Error& error) {
       EXPECT_EQ(std::string(error.what()).rfind(bad.argument, 0), 0U) << bad.argument << ": " << error.what();
     }
+  }
+}
+
+TEST(Errors, OffsetsWithoutValuesCannotSayHowLongAStateIs) {
+  Arguments a;
+  a.options.partition = Partition::line(16, 4);
+  a.options.masking = Masking::token_causal;
+  a.options.cu_seqlens = torch::zeros({2}, at::TensorOptions(at::kLong).device(at::kMeta));
+  try {
+    attention_with_state(a.q, a.k, a.v, a.mixing, a.options);
+    ADD_FAILURE() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(std::string(error.what()).rfind("cu_seqlens is a tensor on meta without values", 0), 0U) << error.what();
   }
 }
 

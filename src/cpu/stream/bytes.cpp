@@ -1,85 +1,13 @@
-// A stream as bytes: configuration, counts, matrix, summaries. P_i is not written; it is mixed again when needed.
-#include <limits>
+// A stream to and from bytes (core/saved_state.hpp).
+#include <algorithm>
 #include <string>
 
+#include "cpu/element.hpp"
+#include "cpu/feature_map.hpp"
 #include "cpu/stream/stream.hpp"
 
 namespace mhla::cpu {
 namespace {
-
-template <typename Enum>
-Enum read_enum(ByteReader& in) {
-  const auto value = static_cast<Enum>(in.value<std::uint32_t>());
-  static_cast<void>(name(value));
-  return value;
-}
-
-void write_config(ByteWriter& out, const StateConfig& config) {
-  out.value(static_cast<std::uint32_t>(config.dtype));
-  for (const std::int64_t value : {config.batch, config.heads, config.kv_heads, config.key_dim, config.value_dim,
-                                   config.block_size, config.mixing_blocks})
-    out.value(value);
-  out.value(static_cast<std::uint32_t>(config.mixing_per_head ? 1 : 0));
-  out.value(static_cast<std::uint32_t>(config.options.feature_map));
-  out.value(static_cast<std::uint32_t>(config.options.normalizer));
-  out.value(static_cast<std::uint32_t>(config.options.algorithm));
-  for (const double value : {config.options.scale, config.options.eps, config.options.feature_eps}) out.value(value);
-  out.value(static_cast<std::uint32_t>(config.beyond));
-}
-
-StateConfig read_config(ByteReader& in) {
-  StateConfig config;
-  config.dtype = read_enum<DType>(in);
-  for (std::int64_t* value : {&config.batch, &config.heads, &config.kv_heads, &config.key_dim, &config.value_dim,
-                              &config.block_size, &config.mixing_blocks})
-    *value = in.value<std::int64_t>();
-  config.mixing_per_head = in.value<std::uint32_t>() != 0;
-  config.options.feature_map = read_enum<FeatureMap>(in);
-  config.options.normalizer = read_enum<Normalizer>(in);
-  config.options.masking = Masking::token_causal;
-  config.options.algorithm = read_enum<Algorithm>(in);
-  for (double* value : {&config.options.scale, &config.options.eps, &config.options.feature_eps})
-    *value = in.value<double>();
-  config.beyond = read_enum<BeyondTrained>(in);
-  return config;
-}
-
-// Sizes multiplied and added without overflow, since they come from outside.
-class CheckedSize {
- public:
-  explicit CheckedSize(std::int64_t value) : value_(value) { require(value >= 0); }
-  CheckedSize operator*(CheckedSize other) const {
-    std::int64_t result = 0;
-    require(!__builtin_mul_overflow(value_, other.value_, &result));
-    return CheckedSize(result);
-  }
-  CheckedSize operator+(CheckedSize other) const {
-    std::int64_t result = 0;
-    require(!__builtin_add_overflow(value_, other.value_, &result));
-    return CheckedSize(result);
-  }
-  std::uint64_t value() const { return static_cast<std::uint64_t>(value_); }
-
- private:
-  static void require(bool ok) {
-    if (!ok) throw Error("bytes of a state hold a size that is negative or does not fit 64 bits");
-  }
-  std::int64_t value_;
-};
-
-void check_size(const StateConfig& config, const StreamCounts& counts, std::size_t left) {
-  using Size = CheckedSize;
-  const Size element(accumulation_type(config.dtype) == DType::f64 ? 8 : 4);
-  const Size width(Size(config.value_dim) + Size(config.options.normalizer == Normalizer::none ? 0 : 1));
-  const Size summary = Size(config.batch) * Size(config.kv_heads) * Size(config.key_dim) * width;
-  const Size blocks(config.mixing_blocks);
-  const Size mixing = Size(config.mixing_per_head ? config.heads : 1) * blocks * blocks;
-  const Size folded = counts.folded > 0 ? summary * Size(8) : Size(0);
-  const Size total = (mixing + summary * (Size(counts.recent) + Size(1))) * element + folded;
-  if (total.value() != left)
-    throw Error("bytes of a state have " + std::to_string(left) + " bytes of payload; their sizes say " +
-                std::to_string(total.value()));
-}
 
 template <typename T>
 void write_summary(ByteWriter& out, const BlockSummary<T>& summary) {
@@ -89,71 +17,146 @@ void write_summary(ByteWriter& out, const BlockSummary<T>& summary) {
 
 template <typename T>
 void read_summary(ByteReader& in, BlockSummary<T>& summary) {
-  in.array(std::span<T>(summary.S));
-  in.array(std::span<T>(summary.z));
+  in.array(std::span(summary.S));
+  in.array(std::span(summary.z));
+}
+
+// The part of batch row `row` of an array over all of them.
+template <typename Values>
+auto part_of(Values& values, std::int64_t row, std::int64_t batch) {
+  const std::size_t size = values.size() / static_cast<std::size_t>(batch);
+  return std::span(values).subspan(static_cast<std::size_t>(row) * size, size);
 }
 
 template <typename T>
-std::unique_ptr<Stream> read_as(ByteReader& in, const StateConfig& config, const StreamCounts& counts) {
+void read_converted(ByteReader& in, DType dtype, std::span<T> to) {
+  with_element_type(dtype, [&](auto tag) {
+    std::vector<typename decltype(tag)::type> values(to.size());
+    in.array(std::span(values));
+    std::ranges::transform(values, to.begin(), [](auto value) { return static_cast<T>(value); });
+  });
+}
+
+template <typename To, typename From>
+void add(const std::vector<From>& from, std::vector<To>& to) {
+  std::ranges::transform(from, to, to.begin(), [](From x, To sum) { return sum + static_cast<To>(x); });
+}
+
+template <typename T>
+std::unique_ptr<Stream> restore_as(const SavedState& saved, ByteReader& in) {
+  const DecodeConfig& config = saved.config;
   const std::int64_t matrices = config.mixing_per_head ? config.heads : 1;
   std::vector<T> mixing(static_cast<std::size_t>(matrices * config.mixing_blocks * config.mixing_blocks));
-  in.array(std::span<T>(mixing));
+  in.array(std::span(mixing));
   std::unique_ptr<Stream> stream = make_stream(config, mixing.data());
-  static_cast<StreamOf<T>&>(*stream).read(in, counts);
+  static_cast<StreamOf<T>&>(*stream).read(saved, in);
   return stream;
 }
 
 }  // namespace
 
 template <typename T>
-void StreamOf<T>::write(ByteWriter& out) const {
-  write_config(out, config_);
-  out.value(folded_);
-  out.value(static_cast<std::int64_t>(recent_.size()));
-  out.value(filled_);
-  out.array(std::span<const T>(*mixing_));
-  if (folded_ > 0) write_summary(out, folded_sum_);
-  for (const auto& summary : recent_) write_summary(out, *summary);
-  write_summary(out, open_);
+BlockSummary<double> StreamOf<T>::left_sum() const {
+  BlockSummary<double> sum = folded_sum_;
+  sum.S.resize(open_.S.size());
+  sum.z.resize(open_.z.size());
+  const std::int64_t left = std::max<std::int64_t>(0, kept_.leaving(open_block() - 1) + 1);
+  for (std::int64_t b = folded_; b < left; ++b) {
+    const BlockSummary<T>& block = *recent_[static_cast<std::size_t>(b - folded_)];
+    add(block.S, sum.S);
+    add(block.z, sum.z);
+  }
+  return sum;
 }
 
 template <typename T>
-void StreamOf<T>::read(ByteReader& in, const StreamCounts& counts) {
-  constexpr std::int64_t kMostBlocks = std::int64_t{1} << 61;
-  const bool in_range = counts.folded >= 0 && counts.recent >= 0 && counts.filled >= 0 &&
-                        counts.filled <= config_.block_size &&
-                        counts.folded < kMostBlocks / config_.block_size - counts.recent;
-  const std::int64_t blocks = in_range ? counts.folded + counts.recent : 0;
-  const bool untrained = config_.beyond == BeyondTrained::error && blocks + (counts.filled > 0 ? 1 : 0) > trained();
-  if (!in_range || untrained || counts.folded != kept_.first(blocks))
-    throw Error("bytes of a state hold counts that cannot be: " + std::to_string(counts.folded) + " folded and " +
-                std::to_string(counts.recent) + " recent blocks, " + std::to_string(counts.filled) +
-                " tokens in the open one");
-  if (counts.folded > 0) {
+std::vector<std::byte> StreamOf<T>::serialize() const {
+  if (filled_ == config_.block_size) {  // is saved as the empty block that comes next
+    StreamOf closed(*this);
+    closed.close_block();
+    return closed.serialize();
+  }
+  SavedState saved;
+  static_cast<StateConfig&>(saved.config) = config_;
+  saved.config.summary_dtype = accumulation_type(config_.dtype);
+  saved.tokens.assign(static_cast<std::size_t>(config_.batch), tokens());
+  ByteWriter out = begin_saved_state(saved);
+  out.array(std::span<const T>(*mixing_));
+  if (kept_.folds) write_summary(out, left_sum());
+  for (std::int64_t row = 0; row < config_.batch; ++row)
+    for (const auto& summary : recent_) {
+      out.array(part_of(summary->S, row, config_.batch));
+      out.array(part_of(summary->z, row, config_.batch));
+    }
+  write_summary(out, open_);
+  return finish_saved_state(std::move(out));
+}
+
+template <typename T>
+void StreamOf<T>::read(const SavedState& saved, ByteReader& in) {
+  const auto [least, most] = std::ranges::minmax(saved.tokens);
+  if (least != most)
+    throw Error("bytes of a state hold batch rows at tokens " + std::to_string(least) + " to " + std::to_string(most) +
+                "; on the CPU all rows of a state are at the same");
+  const std::int64_t block = saved.block(0), first = saved.first(0);
+  if (saved.kept().folds) {
+    BlockSummary<double> sum{std::vector<double>(open_.S.size()), std::vector<double>(open_.z.size())};
+    read_summary(in, sum);
+    if (first > 0) folded_sum_ = std::move(sum);
+  }
+  folded_ = first;
+  std::vector<std::shared_ptr<BlockSummary<T>>> blocks;
+  for (std::int64_t b = first; b < block; ++b)
+    blocks.push_back(std::make_shared<BlockSummary<T>>(empty_summary(config_.kv_heads)));
+  for (std::int64_t row = 0; row < config_.batch; ++row)
+    for (const auto& summary : blocks) {
+      read_converted(in, saved.config.summary_dtype, part_of(summary->S, row, config_.batch));
+      in.array(part_of(summary->z, row, config_.batch));
+    }
+  recent_.assign(blocks.begin(), blocks.end());
+  if (const std::int64_t excess = kept_.first(block) - folded_; excess > 0) {
     folded_sum_.S.resize(open_.S.size());
     folded_sum_.z.resize(open_.z.size());
-    read_summary(in, folded_sum_);
+    fold(excess);
   }
-  folded_ = counts.folded;
-  for (std::int64_t n = 0; n < counts.recent; ++n) {
-    auto summary = std::make_shared<BlockSummary<T>>(empty_summary(config_.kv_heads));
-    read_summary(in, *summary);
-    recent_.push_back(std::move(summary));
-  }
-  read_summary(in, open_);
-  filled_ = counts.filled;
+  saved.open == OpenBlock::rows ? read_open_rows(saved, in) : read_summary(in, open_);
+  filled_ = saved.filled(0);
 }
 
-std::unique_ptr<Stream> read_stream(ByteReader& in) {
-  const StateConfig config = read_config(in);
-  StreamCounts counts;
-  for (std::int64_t* value : {&counts.folded, &counts.recent, &counts.filled}) *value = in.value<std::int64_t>();
-  check_size(config, counts, in.left());
-  if (accumulation_type(config.dtype) == DType::f64) return read_as<double>(in, config, counts);
-  return read_as<float>(in, config, counts);
+// S and z of the open block from its rows of k and v.
+template <typename T>
+void StreamOf<T>::read_open_rows(const SavedState& saved, ByteReader& in) {
+  const std::int64_t Dk = config_.key_dim, Dv = config_.value_dim;
+  const auto rows = static_cast<std::size_t>(saved.filled(0));
+  for (std::int64_t row = 0; row < config_.batch; ++row) {
+    std::vector<T> k(static_cast<std::size_t>(config_.kv_heads * Dk) * rows);
+    std::vector<T> v(static_cast<std::size_t>(config_.kv_heads * Dv) * rows);
+    read_converted(in, config_.dtype, std::span(k));
+    read_converted(in, config_.dtype, std::span(v));
+    for (std::int64_t head = 0; head < config_.kv_heads; ++head) {
+      const std::int64_t group = row * config_.kv_heads + head;
+      for (std::size_t t = 0; t < rows; ++t) {
+        const std::size_t token = static_cast<std::size_t>(head) * rows + t;
+        const T* k_row = k.data() + token * static_cast<std::size_t>(Dk);
+        const T* v_row = v.data() + token * static_cast<std::size_t>(Dv);
+        for (std::int64_t d = 0; d < Dk; ++d) {
+          const T key = phi(config_.options.feature_map, k_row[d]) + static_cast<T>(config_.options.feature_eps);
+          T* S = open_.S.data() + (group * Dk + d) * Dv;
+          for (std::int64_t e = 0; e < Dv; ++e) S[e] += key * v_row[e];
+          if (normalized()) open_.z[static_cast<std::size_t>(group * Dk + d)] += key;
+        }
+      }
+    }
+  }
 }
 
-template void StreamOf<float>::write(ByteWriter&) const;
-template void StreamOf<double>::write(ByteWriter&) const;
+std::unique_ptr<Stream> restore_stream(std::span<const std::byte> bytes) {
+  auto [saved, in] = open_saved_state(bytes);
+  if (accumulation_type(saved.config.dtype) == DType::f64) return restore_as<double>(saved, in);
+  return restore_as<float>(saved, in);
+}
+
+template std::vector<std::byte> StreamOf<float>::serialize() const;
+template std::vector<std::byte> StreamOf<double>::serialize() const;
 
 }  // namespace mhla::cpu

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "core/beyond_trained.hpp"
-#include "core/bytes.hpp"
+#include "core/saved_state.hpp"
 #include "mhla/state.hpp"
 
 namespace mhla::cpu {
@@ -28,22 +28,15 @@ class Stream {
   virtual void prefill(std::int64_t tokens, const StreamTensors& x, const Parallel& parallel) = 0;
   virtual void step(const StreamTensors& x, const Parallel& parallel) = 0;
   virtual std::unique_ptr<Stream> clone() const = 0;
-  virtual void write(ByteWriter& out) const = 0;
+  virtual std::vector<std::byte> serialize() const = 0;
   virtual std::int64_t tokens() const = 0;
   virtual std::size_t bytes() const = 0;
   virtual const StateConfig& config() const = 0;
 };
 
-// Both validate. `read_stream` reads what Stream::write wrote.
+// Both validate. `restore_stream` takes what Stream::serialize or a decoding state made (core/saved_state.hpp).
 std::unique_ptr<Stream> make_stream(const StateConfig& config, const void* mixing);
-std::unique_ptr<Stream> read_stream(ByteReader& in);
-
-// Blocks before the open one by how they are kept, and the tokens of the open one.
-struct StreamCounts {
-  std::int64_t folded = 0;
-  std::int64_t recent = 0;
-  std::int64_t filled = 0;
-};
+std::unique_ptr<Stream> restore_stream(std::span<const std::byte> bytes);
 
 // S [batch, kv_heads, Dk, Dv] and z [batch, kv_heads, Dk] of one block; z is empty without a normaliser.
 template <typename T>
@@ -59,8 +52,8 @@ class StreamOf final : public Stream {
   void prefill(std::int64_t tokens, const StreamTensors& x, const Parallel& parallel) override;
   void step(const StreamTensors& x, const Parallel& parallel) override;
   std::unique_ptr<Stream> clone() const override { return std::make_unique<StreamOf>(*this); }
-  void write(ByteWriter& out) const override;
-  void read(ByteReader& in, const StreamCounts& counts);  // into a stream that has seen nothing
+  std::vector<std::byte> serialize() const override;
+  void read(const SavedState& saved, ByteReader& in);  // into a stream that has seen nothing
   std::int64_t tokens() const override { return open_block() * config_.block_size + filled_; }
   std::size_t bytes() const override;
   const StateConfig& config() const override { return config_; }
@@ -81,6 +74,8 @@ class StreamOf final : public Stream {
   void check_room(std::int64_t tokens) const;
   void close_block();
   void fold(std::int64_t count);
+  BlockSummary<double> left_sum() const;  // of the blocks that KeptBlocks::leaving names
+  void read_open_rows(const SavedState& saved, ByteReader& in);
   void mix(const Parallel& parallel);
 
   void prefill_trained(std::int64_t tokens, const StreamTensors& x, const Parallel& parallel);
