@@ -17,8 +17,12 @@
 namespace mhla::io {
 namespace {
 
-// A progressive file may repeat its scans without end; real ones have about ten.
+// A progressive file may repeat its scans without end, each a few bytes for all pixels; real ones have about ten.
 constexpr int kMostScans = 200;
+constexpr std::int64_t kMostScannedPixels = 16 * kMostPixels;
+
+// A Huffman code has a bit or more, and there is one for each block of 8 x 8 pixels.
+constexpr std::int64_t kMostPixelsPerByte = 8 * 64;
 
 struct Decoder {
   jpeg_decompress_struct library{};
@@ -56,8 +60,11 @@ void warn(j_common_ptr library, int level) {
 }
 
 void watch_scans(j_common_ptr library) {
-  if (decoder_of(library).library.input_scan_number <= kMostScans) return;
-  std::snprintf(decoder_of(library).message, JMSG_LENGTH_MAX, "more than %d scans", kMostScans);
+  const jpeg_decompress_struct& image = decoder_of(library).library;
+  const std::int64_t pixels = std::int64_t{image.image_height} * image.image_width;
+  if (image.input_scan_number <= kMostScans && image.input_scan_number * pixels <= kMostScannedPixels) return;
+  std::snprintf(decoder_of(library).message, JMSG_LENGTH_MAX, "more than %d scans of %ld pixels",
+                image.input_scan_number - 1, static_cast<long>(pixels));
   std::longjmp(decoder_of(library).failed, 1);
 }
 
@@ -109,6 +116,8 @@ Image decode_jpeg(std::span<const std::byte> bytes, std::string_view name) {
   const std::int64_t height = decoder.library.image_height, width = decoder.library.image_width;
   if (height * width > kMostPixels)
     throw Error(fmt::format("{}: a JPEG of {} x {} pixels; at most {} are read", name, width, height, kMostPixels));
+  if (decoder.library.arith_code == FALSE && height * width / kMostPixelsPerByte > std::ssize(bytes))
+    throw Error(fmt::format("{}: damaged JPEG: {} x {} pixels in {} bytes", name, width, height, bytes.size()));
   const bool cmyk = decoder.library.out_color_space == JCS_CMYK;
   const auto row_bytes = static_cast<std::size_t>(width) * (cmyk ? 4 : 3);
   std::vector<std::uint8_t> pixels(row_bytes * static_cast<std::size_t>(height));
