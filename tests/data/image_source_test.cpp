@@ -103,7 +103,7 @@ TEST(ImageSource, LinksToFoldersAreFollowedOnce) {
                {(folder / "train/river").string(), (folder / "train/lake").string(), "are the same folder"});
 }
 
-// Two links to the folder they lie in: 2^40 paths before the system gives up.
+// Two links to the folder they lie in.
 TEST(ImageSource, LinksInACircleAreRefused) {
   const TemporaryFolder folder;
   write_folder(folder, small_data_set());
