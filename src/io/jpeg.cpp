@@ -17,12 +17,12 @@
 namespace mhla::io {
 namespace {
 
-// A progressive file may repeat its scans without end, each a few bytes for all pixels; real ones have about ten.
+// A progressive file may repeat its scans without end; real ones have about ten.
 constexpr int kMostScans = 200;
-constexpr std::int64_t kMostScannedPixels = 16 * kMostPixels;
 
-// A Huffman code has a bit or more, and there is one for each block of 8 x 8 pixels.
-constexpr std::int64_t kMostPixelsPerByte = 8 * 64;
+// A Huffman code has a bit or more, and there is one for each block of 8 x 8 samples; a component has no fewer samples
+// than one for 16 pixels.
+constexpr std::int64_t kMostPixelsPerByte = 8 * 64 * 16;
 
 struct Decoder {
   jpeg_decompress_struct library{};
@@ -60,11 +60,8 @@ void warn(j_common_ptr library, int level) {
 }
 
 void watch_scans(j_common_ptr library) {
-  const jpeg_decompress_struct& image = decoder_of(library).library;
-  const std::int64_t pixels = std::int64_t{image.image_height} * image.image_width;
-  if (image.input_scan_number <= kMostScans && image.input_scan_number * pixels <= kMostScannedPixels) return;
-  std::snprintf(decoder_of(library).message, JMSG_LENGTH_MAX, "more than %d scans of %ld pixels",
-                image.input_scan_number - 1, static_cast<long>(pixels));
+  if (decoder_of(library).library.input_scan_number <= kMostScans) return;
+  std::snprintf(decoder_of(library).message, JMSG_LENGTH_MAX, "more than %d scans", kMostScans);
   std::longjmp(decoder_of(library).failed, 1);
 }
 
