@@ -35,10 +35,22 @@ USUAL_KEYS = ("model", "state_dict", "model_state_dict")
 MODELS = {192: "deit_tiny", 384: "deit_small", 768: "deit_base"}  # by width
 MODULES = {"cls_token", "pos_embed", "patch_embed", "blocks", "norm", "fc_norm", "head"}
 USUAL_IMAGE_SIZE = 224
+METADATA = "__metadata__"  # the one name that no tensor of a safetensors file can have
 
 
 def fail(message):
     sys.exit(f"convert_checkpoint: {message}")
+
+
+def shown(name):
+    """A name for a message, on one line whatever it holds."""
+    if not isinstance(name, str):
+        return ascii(name)
+    return name if name.isprintable() else ascii(name)[1:-1]
+
+
+def first_line(error):
+    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def state_dict(checkpoint, key, source):
@@ -47,11 +59,11 @@ def state_dict(checkpoint, key, source):
     if key is None:
         key = next((name for name in USUAL_KEYS if isinstance(checkpoint.get(name), dict)), None)
     elif not isinstance(checkpoint.get(key), dict):
-        fail(f"--key is {key}; {source} has: {', '.join(map(str, checkpoint))}")
+        fail(f"--key is {key}; {source} has: {', '.join(map(shown, checkpoint))}")
     state = checkpoint if key is None else checkpoint[key]
     others = [name for name, value in state.items() if not isinstance(value, torch.Tensor)]
     if others:
-        fail(f"{source}: {', '.join(map(str, others[:5]))} are not tensors; --key says where the state dict is")
+        fail(f"{source}: {', '.join(map(shown, others[:5]))} are not tensors; --key says where the state dict is")
     if not state:
         fail(f"{source} holds no tensors")
     return state
@@ -73,9 +85,11 @@ def vit_config(tensors):
     )
     if not known or (len(patches), len(positions), len(head)) != (4, 3, 2) or patches[0] not in MODELS:
         return None
+    if min(*patches, *positions, *head) < 1:
+        return None
     mixing = next((shape[0] for name, shape in shapes.items() if name.endswith("piece_attn.conv.weight")), 1)
     side, blocks = math.isqrt(positions[1]), math.isqrt(mixing)
-    if side**2 + ("cls_token" in shapes) != positions[1] or blocks**2 != mixing:
+    if side**2 + ("cls_token" in shapes) != positions[1] or blocks**2 != mixing or blocks < 1:
         return None
     # The authors' MHLA model fills the grid up to whole blocks.
     fits = math.ceil(math.ceil(USUAL_IMAGE_SIZE / patches[2]) / blocks) * blocks == side
@@ -93,11 +107,53 @@ def vit_config(tensors):
     }
 
 
+def stored_name(name, prefix, source):
+    if not isinstance(name, str):
+        fail(f"{source}: {shown(name)} is the name of a tensor; it must be text")
+    short = name.removeprefix(prefix)
+    try:
+        short.encode()
+    except UnicodeEncodeError:
+        fail(f'{source}: "{shown(name)}" is the name of a tensor; it must be valid Unicode')
+    if short == METADATA:
+        fail(f'{source}: "{METADATA}" is the name of a tensor; in safetensors it has another meaning')
+    return short
+
+
+def stored_tensor(tensor, name, half):
+    """Its values as they lie in the file."""
+    if tensor.is_meta:
+        fail(f'tensor "{shown(name)}" is on the meta device and has no values')
+    if tensor.layout != torch.strided or tensor.is_nested:
+        kind = "nested" if tensor.is_nested else str(tensor.layout).removeprefix("torch.")
+        fail(f'tensor "{shown(name)}" is {kind}; only dense tensors are converted')
+    if tensor.dtype not in TYPES:
+        fail(f'tensor "{shown(name)}" has dtype {tensor.dtype}, which is not converted')
+    try:
+        value = tensor.detach().resolve_neg().contiguous()
+    except RuntimeError:
+        fail(f'tensor "{shown(name)}" has {tensor.numel():,} elements, more than there is memory for')
+    if not half or not value.is_floating_point():
+        return value
+    if torch.any(value.half().isinf() & value.isfinite()):
+        fail(f'tensor "{shown(name)}" has values beyond half precision, 65504; convert it without --half')
+    return value.half()
+
+
+def renamed(state, prefix, half, source):
+    tensors, origins = {}, {}
+    for name, tensor in state.items():
+        short = stored_name(name, prefix, source)
+        if short in tensors:
+            both = f'"{shown(origins[short])}" and "{shown(name)}"'
+            fail(f'{source}: {both} are the same without "{prefix}"; --prefix "" keeps the names')
+        tensors[short], origins[short] = stored_tensor(tensor, short, half), name
+    return dict(sorted(tensors.items()))
+
+
 def encode(tensors, metadata):
-    header, offset = {"__metadata__": metadata}, 0
+    header, offset = {METADATA: metadata}, 0
     for name, tensor in tensors.items():
-        if tensor.dtype not in TYPES:
-            fail(f'tensor "{name}" has dtype {tensor.dtype}, which is not converted')
         size = tensor.numel() * tensor.element_size()
         place = [offset, offset + size]
         header[name] = {"dtype": TYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": place}
@@ -107,6 +163,19 @@ def encode(tensors, metadata):
     yield struct.pack("<Q", len(text)) + text
     for tensor in tensors.values():
         yield tensor.flatten().view(torch.uint8).numpy().tobytes() if tensor.numel() else b""
+
+
+def write(path, pieces):
+    """Beside the file first, so that there is never half of it."""
+    partial = path + ".partial"
+    try:
+        with open(partial, "wb") as file:
+            for piece in pieces:
+                file.write(piece)
+        os.replace(partial, path)
+    finally:
+        if os.path.exists(partial):
+            os.remove(partial)
 
 
 def main():
@@ -122,19 +191,15 @@ def main():
         with torch.serialization.safe_globals([argparse.Namespace]):
             checkpoint = torch.load(options.checkpoint, map_location="cpu", weights_only=True)
     except Exception as error:
-        fail(f"{options.checkpoint} cannot be read: {error}")
-    tensors = {}
-    for name, tensor in state_dict(checkpoint, options.key, options.checkpoint).items():
-        value = tensor.half() if options.half and tensor.is_floating_point() else tensor
-        tensors[name.removeprefix(options.prefix)] = value.detach().contiguous()
-    tensors = dict(sorted(tensors.items()))
+        fail(f"{options.checkpoint} cannot be read: {first_line(error)}")
+    state = state_dict(checkpoint, options.key, options.checkpoint)
+    tensors = renamed(state, options.prefix, options.half, options.checkpoint)
     config = vit_config(tensors)
     metadata = {"format": "pt"} | ({"mhla.config": json.dumps(config)} if config else {})
-    partial = options.output + ".partial"
-    with open(partial, "wb") as file:
-        for piece in encode(tensors, metadata):
-            file.write(piece)
-    os.replace(partial, options.output)
+    try:
+        write(options.output, encode(tensors, metadata))
+    except OSError as error:
+        fail(f"{options.output} cannot be written: {error.strerror}")
     print(f"{options.output}: {len(tensors)} tensors, {sum(t.numel() for t in tensors.values()):,} elements")
     if config:
         print(

@@ -58,6 +58,8 @@ torch::Tensor block_ordered(const torch::Tensor& matrix, const Partition& partit
 }
 
 MatrixStatistics statistics(const torch::Tensor& matrix) {
+  if (!matrix.isfinite().all().item<bool>()) throw Error("the attention matrix holds values that are not finite");
+  if (matrix.lt(0.0).any().item<bool>()) throw Error("the attention matrix holds negative weights");
   const auto n = static_cast<double>(matrix.size(0));
   const torch::Tensor singular = torch::linalg_svdvals(matrix);
   MatrixStatistics result;

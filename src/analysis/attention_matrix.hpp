@@ -29,6 +29,7 @@ struct MatrixStatistics {
   double entropy = 0.0;         // mean over rows of -sum p log p, in nats; log N at most
   double sparsity = 0.0;        // share of weights below a tenth of the uniform weight 1 / N
 };
+// Weights that are negative or not finite are an Error.
 MatrixStatistics statistics(const torch::Tensor& matrix);
 
 // sum_b min(n_b, d): no MHLA matrix has a higher rank.

@@ -10,6 +10,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/describe/help.hpp"
+#include "cli/failure.hpp"
 
 namespace mhla::cli {
 namespace {
@@ -88,7 +89,7 @@ int run_program(int argc, const char* const* argv) {
     std::cerr << "mhla: " << error.what() << "\nRun with --help for more information.\n";
     return kUsage;
   } catch (const std::exception& error) {
-    std::cerr << "mhla: " << error.what() << '\n';
+    std::cerr << "mhla: " << failure_message(error) << '\n';
     return kFailure;
   }
 }

@@ -55,19 +55,33 @@ class FolderSource final : public ImageSource {
   io::Image load(std::int64_t index) const override { return io::load_image(folder_ / items_[index].path); }
 
  private:
+  // Links are followed. One folder under two names is refused: a link to a folder around it has no end, and elsewhere
+  // images would count twice.
   static Listing list(const fs::path& folder) {
     Listing listing;
-    std::error_code failure;
-    fs::recursive_directory_iterator entries(folder, fs::directory_options::follow_directory_symlink, failure);
-    for (; !failure && entries != fs::recursive_directory_iterator{}; entries.increment(failure)) {
-      const std::string path = entries->path().lexically_relative(folder).generic_string();
-      if (entries->is_directory()) {
-        listing.folders.push_back(path);
-      } else {
-        listing.files.push_back({path});
+    std::map<fs::path, fs::path> seen;  // by its path without links
+    std::vector<fs::path> open = {folder};
+    while (!open.empty()) {
+      const fs::path here = std::move(open.back());
+      open.pop_back();
+      std::error_code failure;
+      const fs::path real = fs::canonical(here, failure);
+      if (const auto [other, added] = seen.try_emplace(real, here); !failure && !added)
+        throw Error(fmt::format("{} and {} are the same folder; remove one of the links", other->second.string(),
+                                here.string()));
+      for (fs::directory_iterator entries(here, failure); !failure && entries != fs::directory_iterator{};
+           entries.increment(failure)) {
+        const std::string path = entries->path().lexically_relative(folder).generic_string();
+        std::error_code unknown;  // what leads nowhere is a file that cannot be read
+        if (entries->is_directory(unknown)) {
+          listing.folders.push_back(path);
+          open.push_back(entries->path());
+        } else {
+          listing.files.push_back({path});
+        }
       }
+      if (failure) throw Error(fmt::format("{}: cannot be listed: {}", here.string(), failure.message()));
     }
-    if (failure) throw Error(fmt::format("{}: cannot be listed: {}", folder.string(), failure.message()));
     return listing;
   }
 

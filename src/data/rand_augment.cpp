@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <concepts>
 
 #include "data/color.hpp"
 #include "data/geometry.hpp"
@@ -22,11 +23,13 @@ double factor(double strength, bool increasing, RandomStream& random) {
   return increasing ? std::max(0.1, 1.0 + either_sign(0.9 * strength, random)) : 0.1 + 1.8 * strength;
 }
 
-double read_number(std::string_view digits, std::string_view text) {
-  double value = 0.0;
+template <typename Number>
+Number read_number(std::string_view digits, std::string_view text, Number most) {
+  Number value = 0;
   const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  if (failure != std::errc{} || end != digits.data() + digits.size() || !(value >= 0.0 && value <= 100.0))
-    throw Error(fmt::format("RandAugment \"{}\": \"{}\" is not a number from 0 to 100", text, digits));
+  if (failure != std::errc{} || end != digits.data() + digits.size() || !(value >= 0 && value <= most))
+    throw Error(fmt::format("RandAugment \"{}\": \"{}\" is not {} from 0 to {}", text, digits,
+                            std::integral<Number> ? "an integer" : "a number", most));
   return value;
 }
 
@@ -43,17 +46,19 @@ RandAugment parse_rand_augment(std::string_view text) {
   if (next_part() != "rand") throw Error(fmt::format("RandAugment \"{}\" must begin with \"rand\"", text));
   while (!rest.empty()) {
     const std::string_view part = next_part();
-    const auto number_after = [&](std::string_view key) { return read_number(part.substr(key.size()), text); };
+    const auto number_after = [&](std::string_view key, auto most) {
+      return read_number(part.substr(key.size()), text, most);
+    };
     if (part.starts_with("mstd")) {
-      options.deviation = number_after("mstd");
+      options.deviation = number_after("mstd", 100.0);
     } else if (part.starts_with("m")) {
-      options.magnitude = std::min(number_after("m"), kLargestMagnitude);
+      options.magnitude = std::min(number_after("m", 100.0), kLargestMagnitude);
     } else if (part == "inc0" || part == "inc1") {
       options.increasing = part == "inc1";
     } else if (part.starts_with("n")) {
-      options.operations = static_cast<int>(number_after("n"));
+      options.operations = number_after("n", 100);
     } else if (part.starts_with("p")) {
-      options.probability = number_after("p");
+      options.probability = number_after("p", 1.0);
     } else {
       throw Error(
           fmt::format("RandAugment \"{}\": \"{}\" is unknown; there are m, mstd, inc0, inc1, n and p", text, part));

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <fstream>
 #include <system_error>
@@ -58,17 +59,34 @@ void write_beside_and_rename(const fs::path& path, std::span<const std::byte> by
 
 }  // namespace
 
-std::vector<std::byte> read_file(const fs::path& path) {
+std::size_t size_of_file(const fs::path& path) {
   std::error_code failure;
   const fs::file_status status = fs::status(path, failure);
-  if (!fs::exists(status)) throw Error(fmt::format("{}: there is no such file", path.string()));
+  if (status.type() == fs::file_type::not_found) throw Error(fmt::format("{}: there is no such file", path.string()));
+  if (failure) throw Error(fmt::format("{}: cannot be read: {}", path.string(), failure.message()));
   if (!fs::is_regular_file(status)) throw Error(fmt::format("{}: not a regular file", path.string()));
-  const auto size = fs::file_size(path, failure);
-  if (failure) throw Error(fmt::format("{}: {}", path.string(), failure.message()));
+  const std::uintmax_t size = fs::file_size(path, failure);
+  if (failure) throw Error(fmt::format("{}: cannot be read: {}", path.string(), failure.message()));
+  return size;
+}
+
+std::vector<std::byte> read_file(const fs::path& path, std::size_t most) {
+  const std::size_t size = size_of_file(path);
+  if (size > most) throw Error(fmt::format("{}: a file of {} bytes; at most {} are read", path.string(), size, most));
+  return read_beginning(path, size);
+}
+
+std::vector<std::byte> read_beginning(const fs::path& path, std::size_t count) {
+  count = std::min(count, size_of_file(path));
+  std::vector<std::byte> bytes;
+  try {
+    bytes.resize(count);
+  } catch (const std::exception&) {
+    throw Error(fmt::format("{}: {} bytes do not fit in memory", path.string(), count));
+  }
   std::ifstream stream(path, std::ios::binary);
-  std::vector<std::byte> bytes(size);
-  stream.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(size));
-  if (!stream || static_cast<std::uintmax_t>(stream.gcount()) != size)
+  stream.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(count));
+  if (!stream || static_cast<std::size_t>(stream.gcount()) != count)
     throw Error(fmt::format("{}: cannot be read", path.string()));
   return bytes;
 }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -10,7 +11,15 @@
 
 namespace mhla::io {
 
-std::vector<std::byte> read_file(const std::filesystem::path& path);
+// Of a regular file.
+std::size_t size_of_file(const std::filesystem::path& path);
+
+// More than `most` bytes, or more than there is memory for, are an error.
+std::vector<std::byte> read_file(const std::filesystem::path& path,
+                                 std::size_t most = std::numeric_limits<std::size_t>::max());
+
+// The first bytes of a file, at most `count`: enough to see that it is something else, whatever its size.
+std::vector<std::byte> read_beginning(const std::filesystem::path& path, std::size_t count);
 
 // Writes beside `path`, then renames; creates missing folders. On failure (a full disk, a missing right) the error says
 // why, what was at `path` before is still there, and nothing is left beside it.

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <new>
 
 #include "mhla/types.hpp"
 
@@ -23,10 +24,24 @@ struct Inflater {
   ~Inflater() { inflateEnd(&stream); }
 };
 
+void make_room(std::vector<std::byte>& bytes, std::size_t size, std::string_view name) {
+  try {
+    bytes.resize(size);
+  } catch (const std::bad_alloc&) {
+    throw Error(fmt::format("{}: its {} or more unpacked bytes do not fit in memory; unpack it to a folder", name,
+                            bytes.size()));
+  }
+}
+
 }  // namespace
 
 bool is_gzip(std::span<const std::byte> bytes) {
   return bytes.size() >= 2 && bytes[0] == std::byte{0x1F} && bytes[1] == std::byte{0x8B};
+}
+
+std::size_t most_unpacked(std::size_t packed) {
+  constexpr std::size_t kRatio = 100, kLeast = std::size_t{1} << 26, kMost = std::size_t{1} << 34;
+  return std::clamp(std::min(packed, kMost) * kRatio, kLeast, kMost);
 }
 
 std::vector<std::byte> gunzip(std::span<const std::byte> bytes, std::string_view name, std::size_t most) {
@@ -41,7 +56,7 @@ std::vector<std::byte> gunzip(std::span<const std::byte> bytes, std::string_view
     if (used == result.size()) {
       if (used >= most)
         throw Error(fmt::format("{}: unpacks to more than {} bytes; unpack it to a folder", name, most));
-      result.resize(std::min(most, std::max(used + kPiece, used + used / 2)));
+      make_room(result, std::min(most, std::max(used + kPiece, used + used / 2)), name);
     }
     const auto most_at_once = std::size_t{std::numeric_limits<uInt>::max()};
     const std::size_t in = std::min(bytes.size(), most_at_once), out = std::min(result.size() - used, most_at_once);

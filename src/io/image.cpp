@@ -47,6 +47,8 @@ Image decode_image(std::span<const std::byte> bytes, std::string_view name) {
   throw Error(fmt::format("{}: neither JPEG nor PNG; it begins with \"{}\"", name, first_bytes(bytes)));
 }
 
-Image load_image(const std::filesystem::path& path) { return decode_image(read_file(path), path.string()); }
+Image load_image(const std::filesystem::path& path) {
+  return decode_image(read_file(path, kMostFileBytes), path.string());
+}
 
 }  // namespace mhla::io

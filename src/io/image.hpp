@@ -22,6 +22,7 @@ Image make_image(std::int64_t height, std::int64_t width);
 
 // Larger images are refused before memory is taken for them.
 inline constexpr std::int64_t kMostPixels = std::int64_t{1} << 27;
+inline constexpr std::size_t kMostFileBytes = std::size_t{1} << 31;  // 16 a pixel
 
 // Grey, palette, CMYK and 16-bit images become 8-bit RGB, alpha is dropped, orientation marks are not followed. A
 // damaged or truncated file is an Error that begins with `name`.

@@ -20,6 +20,10 @@ namespace {
 // A progressive file may repeat its scans without end; real ones have about ten.
 constexpr int kMostScans = 200;
 
+// A Huffman code has a bit or more, and there is one for each block of 8 x 8 samples; a component has no fewer samples
+// than one for 16 pixels.
+constexpr std::int64_t kMostPixelsPerByte = 8 * 64 * 16;
+
 struct Decoder {
   jpeg_decompress_struct library{};
   jpeg_error_mgr errors{};
@@ -109,6 +113,8 @@ Image decode_jpeg(std::span<const std::byte> bytes, std::string_view name) {
   const std::int64_t height = decoder.library.image_height, width = decoder.library.image_width;
   if (height * width > kMostPixels)
     throw Error(fmt::format("{}: a JPEG of {} x {} pixels; at most {} are read", name, width, height, kMostPixels));
+  if (decoder.library.arith_code == FALSE && height * width / kMostPixelsPerByte > std::ssize(bytes))
+    throw Error(fmt::format("{}: damaged JPEG: {} x {} pixels in {} bytes", name, width, height, bytes.size()));
   const bool cmyk = decoder.library.out_color_space == JCS_CMYK;
   const auto row_bytes = static_cast<std::size_t>(width) * (cmyk ? 4 : 3);
   std::vector<std::uint8_t> pixels(row_bytes * static_cast<std::size_t>(height));

@@ -17,6 +17,7 @@ namespace {
 
 constexpr png_uint_32 kLargestSide = 1U << 20;
 constexpr png_alloc_size_t kMostChunkBytes = 1U << 26;
+constexpr std::int64_t kMostDeflated = 1032;  // bytes that deflate can make of one
 
 struct Decoder {
   png_structp library = nullptr;
@@ -85,6 +86,9 @@ Image decode_png(std::span<const std::byte> bytes, std::string_view name) {
   const std::int64_t width = png_get_image_width(decoder.library, decoder.info);
   if (height * width > kMostPixels)
     throw Error(fmt::format("{}: a PNG of {} x {} pixels; at most {} are read", name, width, height, kMostPixels));
+  const auto stored = static_cast<std::int64_t>(png_get_rowbytes(decoder.library, decoder.info)) * height;
+  if (stored / kMostDeflated > std::ssize(bytes))
+    throw Error(fmt::format("{}: damaged PNG: {} x {} pixels in {} bytes", name, width, height, bytes.size()));
   Image image = make_image(height, width);
   if (!read_pixels(decoder, image.rgb.data(), static_cast<std::size_t>(width) * 3)) refuse();
   return image;

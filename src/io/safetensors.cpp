@@ -44,11 +44,11 @@ const Json& member(const Json& entry, const char* key, const std::string& where)
 }
 
 std::size_t tensor_bytes(const SafeTensor& tensor, std::size_t element_bytes, const std::string& where) {
-  std::size_t bytes = element_bytes;
+  auto strides = static_cast<std::int64_t>(element_bytes);  // of which none may overflow, beside a zero either
   for (const std::int64_t extent : tensor.shape)
-    if (__builtin_mul_overflow(bytes, static_cast<std::size_t>(extent), &bytes))
+    if (__builtin_mul_overflow(strides, std::max<std::int64_t>(extent, 1), &strides))
       throw Error(fmt::format("{}: shape [{}] overflows", where, fmt::join(tensor.shape, ", ")));
-  return bytes;
+  return std::ranges::count(tensor.shape, 0) > 0 ? 0 : static_cast<std::size_t>(strides);
 }
 
 // `where` begins every message: file and tensor.
@@ -85,6 +85,23 @@ SafeTensor read_tensor(const Json& entry, std::span<const std::byte> data, const
   return tensor;
 }
 
+// The length of the header of a file that begins with these bytes, as far as they tell.
+std::size_t check_beginning(std::span<const std::byte> bytes, std::size_t file_bytes, const std::string& source) {
+  if (bytes.size() < kLengthBytes)
+    throw Error(fmt::format("{}: no safetensors file: {} bytes are too few for a header length", source, file_bytes));
+  std::uint64_t length = 0;
+  for (std::size_t i = 0; i < kLengthBytes; ++i) length |= std::to_integer<std::uint64_t>(bytes[i]) << (8 * i);
+  if (length > SafeTensors::kMaxHeaderBytes)
+    throw Error(fmt::format("{}: no safetensors file, or damaged: header of {} bytes; at most {} are allowed", source,
+                            length, SafeTensors::kMaxHeaderBytes));
+  if (length > file_bytes - kLengthBytes)
+    throw Error(fmt::format("{}: no safetensors file, or cut off: header of {} bytes in a file of {}", source, length,
+                            file_bytes));
+  if (length == 0 || bytes[kLengthBytes] != std::byte{'{'})
+    throw Error(fmt::format("{}: no safetensors file: its header does not begin with '{{'", source));
+  return length;
+}
+
 }  // namespace
 
 std::size_t safetensors_element_size(std::string_view dtype) {
@@ -92,27 +109,19 @@ std::size_t safetensors_element_size(std::string_view dtype) {
   return found == kDTypes.end() ? 0 : found->bytes;
 }
 
-SafeTensors SafeTensors::load(const std::filesystem::path& path) { return parse(read_file(path), path.string()); }
+SafeTensors SafeTensors::load(const std::filesystem::path& path) {
+  const std::size_t bytes = size_of_file(path);
+  check_beginning(read_beginning(path, kLengthBytes + 1), bytes, path.string());
+  return parse(read_file(path), path.string());
+}
 
 SafeTensors SafeTensors::parse(std::vector<std::byte> bytes, std::string source) {
   SafeTensors file;
   file.source_ = std::move(source);
   file.bytes_ = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
   const std::span<const std::byte> all(*file.bytes_);
-  if (all.size() < kLengthBytes)
-    throw Error(
-        fmt::format("{}: no safetensors file: {} bytes are too few for a header length", file.source_, all.size()));
-  std::uint64_t length = 0;
-  for (std::size_t i = 0; i < kLengthBytes; ++i) length |= std::to_integer<std::uint64_t>(all[i]) << (8 * i);
-  if (length > kMaxHeaderBytes)
-    throw Error(fmt::format("{}: no safetensors file, or damaged: header of {} bytes; at most {} are allowed",
-                            file.source_, length, kMaxHeaderBytes));
-  if (length > all.size() - kLengthBytes)
-    throw Error(fmt::format("{}: no safetensors file, or cut off: header of {} bytes in a file of {}", file.source_,
-                            length, all.size()));
+  const std::size_t length = check_beginning(all, all.size(), file.source_);
   const std::string_view header(reinterpret_cast<const char*>(all.data()) + kLengthBytes, length);
-  if (header.empty() || header.front() != '{')
-    throw Error(fmt::format("{}: no safetensors file: its header does not begin with '{{'", file.source_));
   const std::span<const std::byte> data = all.subspan(kLengthBytes + length);
   file.read_header(header, data);
   file.check_offsets(data.size());
@@ -139,20 +148,24 @@ void SafeTensors::read_header(std::string_view header, std::span<const std::byte
 
 // The tensors cover the data exactly: no gap, no overlap, nothing left over.
 void SafeTensors::check_offsets(std::size_t data_bytes) const {
-  std::vector<std::pair<std::size_t, const std::string*>> order;
+  struct Place {
+    std::size_t begin, end;
+    const std::string* name;
+  };
+  std::vector<Place> order;
   order.reserve(tensors_.size());
   const std::byte* const start = bytes_->data() + (bytes_->size() - data_bytes);
-  for (const auto& [name, tensor] : tensors_) order.emplace_back(tensor.data.data() - start, &name);
-  std::ranges::sort(order, [&](const auto& a, const auto& b) {
-    return std::pair(a.first, tensors_.at(*a.second).data.size()) <
-           std::pair(b.first, tensors_.at(*b.second).data.size());
-  });
+  for (const auto& [name, tensor] : tensors_) {
+    const auto begin = static_cast<std::size_t>(tensor.data.data() - start);
+    order.push_back({begin, begin + tensor.data.size(), &name});
+  }
+  std::ranges::sort(order, {}, [](const Place& place) { return std::pair(place.begin, place.end); });
   std::size_t expected = 0;
-  for (const auto& [begin, name] : order) {
+  for (const auto& [begin, end, name] : order) {
     if (begin != expected)
       throw Error(fmt::format("{}: tensor \"{}\": data begins at {}, {} the {} bytes before it", source_, *name, begin,
                               begin < expected ? "inside" : "leaving a gap after", expected));
-    expected = begin + tensors_.at(*name).data.size();
+    expected = end;
   }
   if (expected != data_bytes)
     throw Error(fmt::format("{}: {} bytes after the last tensor", source_, data_bytes - expected));

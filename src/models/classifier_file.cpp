@@ -18,20 +18,17 @@ constexpr const char* kPreprocessing = "mhla.preprocessing";
 
 ClassifierFacts stored_facts(const io::SafeTensors& file, std::int64_t classes) {
   ClassifierFacts facts;
-  const char* key = kClasses;
-  try {
-    if (const io::Json names = stored_json(file, key); !names.is_null()) names.get_to(facts.classes);
-    key = kPreprocessing;
-    if (const io::Json preprocessing = stored_json(file, key); !preprocessing.is_null()) {
-      preprocessing.at("mean").get_to(facts.preprocessing.mean);
-      preprocessing.at("std").get_to(facts.preprocessing.std);
-      preprocessing.at("crop_fraction").get_to(facts.preprocessing.crop_fraction);
-    }
-  } catch (const io::Json::exception&) {
-    throw Error(fmt::format(
-        "{}: metadata \"{}\" is not {}", file.source(), key,
-        key == kClasses ? "a list of names" : R"({"mean": [r, g, b], "std": [r, g, b], "crop_fraction": x})"));
-  }
+  const auto check = [&](bool good, const char* key, const char* form) {
+    if (!good) throw Error(fmt::format("{}: metadata \"{}\" is not {}", file.source(), key, form));
+  };
+  const io::Json names = stored_json(file, kClasses), preprocessing = stored_json(file, kPreprocessing);
+  check(names.is_null() || io::read_exactly(names, facts.classes), kClasses, "a list of names");
+  const auto read = [&](const char* member, auto& target) {
+    return preprocessing.contains(member) && io::read_exactly(preprocessing[member], target);
+  };
+  check(preprocessing.is_null() || (read("mean", facts.preprocessing.mean) && read("std", facts.preprocessing.std) &&
+                                    read("crop_fraction", facts.preprocessing.crop_fraction)),
+        kPreprocessing, R"({"mean": [r, g, b], "std": [r, g, b], "crop_fraction": x})");
   if (!facts.classes.empty() && static_cast<std::int64_t>(facts.classes.size()) != classes)
     throw Error(fmt::format("{}: metadata \"{}\" has {} names for {} classes", file.source(), kClasses,
                             facts.classes.size(), classes));
@@ -67,7 +64,7 @@ LoadedClassifier load_classifier(const std::filesystem::path& path, const at::De
         file.source(), kConfig));
   LoadedClassifier loaded;
   try {
-    loaded.model = make_classifier(config.get<ClassifierOptions>());
+    loaded.model = make_classifier_of(file, config.get<ClassifierOptions>());
   } catch (const Error& error) {
     throw config_error(file, error);
   }

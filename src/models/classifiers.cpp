@@ -16,4 +16,8 @@ std::shared_ptr<Classifier> make_classifier(const ClassifierOptions& options) {
   return std::static_pointer_cast<Classifier>(make_model(options, kTask));
 }
 
+std::shared_ptr<Classifier> make_classifier_of(const io::SafeTensors& file, const ClassifierOptions& options) {
+  return std::static_pointer_cast<Classifier>(make_model_of(file, options, kTask));
+}
+
 }  // namespace mhla::models

@@ -15,8 +15,8 @@ namespace mhla::models {
 namespace {
 
 constexpr std::array kFamilies = {
-    Family{"classify", vit_names, made<Vit>},
-    Family{"classify", vlt_names, made<Vlt>},
+    Family{"classify", vit_names, made<Vit>, least_elements<Vit, VitDesign>},
+    Family{"classify", vlt_names, made<Vlt>, least_elements<Vlt, VltDesign>},
 };
 
 }  // namespace
@@ -31,13 +31,38 @@ std::vector<std::string> model_names(std::string_view task, Families known) {
   return all;
 }
 
-std::shared_ptr<Model> make_model(const io::Json& config, std::string_view task, Families known) {
+namespace {
+
+const Family& family_of(const io::Json& config, std::string_view task, Families known) {
   if (!config.is_object() || !config.contains("model") || !config["model"].is_string())
     throw Error("\"model\", the name of the model, is missing in its config");
   const auto name = config["model"].get<std::string>();
   for (const Family& family : known)
-    if (family.task == task && std::ranges::count(family.names(), name) > 0) return family.make(config);
+    if (family.task == task && std::ranges::count(family.names(), name) > 0) return family;
   throw Error(fmt::format("model is \"{}\"; it may be {}", name, fmt::join(model_names(task, known), ", ")));
+}
+
+double elements_of(const io::SafeTensors& file) {
+  double elements = 0;
+  for (const auto& [name, tensor] : file.tensors())
+    elements += static_cast<double>(tensor.data.size() / io::safetensors_element_size(tensor.dtype));
+  return elements;
+}
+
+}  // namespace
+
+std::shared_ptr<Model> make_model(const io::Json& config, std::string_view task, Families known) {
+  return family_of(config, task, known).make(config);
+}
+
+std::shared_ptr<Model> make_model_of(const io::SafeTensors& file, const io::Json& config, std::string_view task,
+                                     Families known) {
+  const Family& family = family_of(config, task, known);
+  const double least = family.least_elements == nullptr ? 0.0 : family.least_elements(config);
+  if (const double there = elements_of(file); there < least)
+    throw Error(fmt::format("such a model has at least {:.4g} elements, but the tensors of the file have {:.4g}", least,
+                            there));
+  return family.make(config);
 }
 
 }  // namespace mhla::models

@@ -83,6 +83,16 @@ TEST(AttentionMatrix, WrongShapesAreErrors) {
   EXPECT_THROW(mhla_matrix(torch::randn({9, 4}), torch::randn({9, 4}), torch::eye(2), partition), Error);
 }
 
+TEST(AttentionMatrix, WithoutFiniteWeightsHasNoStatistics) {
+  const torch::Tensor uniform = torch::full({4, 4}, 0.25, torch::kDouble);
+  EXPECT_EQ(statistics(uniform).rank, 1);
+  for (const double wrong : {std::nan(""), static_cast<double>(INFINITY), -0.25}) {
+    torch::Tensor matrix = uniform.clone();
+    matrix[1][2] = wrong;
+    EXPECT_THROW(statistics(matrix), Error) << wrong;
+  }
+}
+
 TEST(SampleTokens, AreTheSameForEqualSeeds) {
   const Partition partition = Partition::grid({4, 4}, {2, 2});
   const auto a = sample_tokens(partition, 5, 9);

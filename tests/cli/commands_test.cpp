@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <fstream>
 
 #include "io/file.hpp"
@@ -59,6 +60,17 @@ class ModelCommands : public ::testing::Test {
     facts.preprocessing.crop_fraction = 1.0;
     models::save_classifier(*model, folder_ / "model.safetensors", facts);
     return path("model.safetensors");
+  }
+
+  // All values of a tensor are replaced.
+  std::string damaged_classifier(const std::string& name, double value) {
+    classifier();
+    const io::SafeTensors file = io::SafeTensors::load(folder_ / "model.safetensors");
+    io::NamedTensors tensors;
+    for (const auto& item : file.tensors()) tensors[item.first] = io::to_torch(file, item.first);
+    tensors.at(name).view(-1).fill_(value);
+    io::save_tensors(folder_ / "damaged.safetensors", tensors, file.metadata());
+    return path("damaged.safetensors");
   }
 
   // A classifier whose blocks read nothing but themselves.
@@ -147,6 +159,52 @@ TEST_F(ModelCommands, ClassifyReportsAnUnreadableImageAndGoesOn) {
   EXPECT_NE(result.err.find("text.jpg"), std::string::npos) << result.err;
   EXPECT_TRUE(json("r.json")["images"][0].contains("error"));
   EXPECT_TRUE(json("r.json")["images"][1].contains("top"));
+}
+
+TEST_F(ModelCommands, WeightsThatAreNotFiniteAreNoAnswer) {
+  const std::string image = photo("photo.png", 32, 32);
+  std::filesystem::create_directories(folder_ / "data/test/cat");
+  std::filesystem::copy(image, folder_ / "data/test/cat/1.png");
+  for (const double wrong : {std::nan(""), static_cast<double>(INFINITY)}) {
+    const std::string model = damaged_classifier("head.weight", wrong);
+    for (const auto& arguments : {std::vector<std::string>{"classify", image, "--model", model},
+                                  {"eval", "classify", "--model", model, "--data", path("data"), "--workers", "1"}}) {
+      const Result result = run(arguments);
+      EXPECT_EQ(result.exit_code, 1) << result.out;
+      EXPECT_NE(result.err.find(model + ": tensor \"head.weight\" holds values that are not finite"), std::string::npos)
+          << result.err;
+      EXPECT_EQ(result.out, "");
+    }
+  }
+}
+
+// Finite weights, but sums of them are not.
+TEST_F(ModelCommands, ScoresThatAreNotFiniteAreNoAnswer) {
+  const std::string image = photo("photo.png", 32, 32), model = damaged_classifier("head.weight", 3e38);
+  std::filesystem::create_directories(folder_ / "data/test/cat");
+  std::filesystem::copy(image, folder_ / "data/test/cat/1.png");
+  const Result classified = run({"classify", image, "--model", model, "--json", path("r.json")});
+  EXPECT_EQ(classified.exit_code, 1) << classified.out;
+  EXPECT_NE(classified.err.find(image + ": the model's scores are not finite"), std::string::npos) << classified.err;
+  EXPECT_FALSE(json("r.json")["images"][0].contains("top"));
+  const Result evaluated = run({"eval", "classify", "--model", model, "--data", path("data"), "--workers", "1"});
+  EXPECT_EQ(evaluated.exit_code, 1) << evaluated.out;
+  EXPECT_NE(evaluated.err.find(model + ": its scores on"), std::string::npos) << evaluated.err;
+}
+
+TEST_F(ModelCommands, AnalyzeNamesAMatrixThatHasNoStatistics) {
+  const at::Tensor tokens = torch::rand({16, 4});
+  const auto refused = [&](const at::Tensor& mixing, const char* reason) {
+    io::save_tensors(folder_ / "in.safetensors", {{"q", tokens}, {"k", tokens}, {"mixing", mixing}});
+    const Result result = run(
+        {"analyze", "--grid", "4", "4", "--blocks", "2", "2", "--input", path("in.safetensors"), "--out", path("out")});
+    EXPECT_EQ(result.exit_code, 1) << result.out;
+    EXPECT_NE(result.err.find(reason), std::string::npos) << result.err;
+    EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
+  };
+  refused(torch::full({4, 4}, NAN), "tensor \"mixing\" holds values that are not finite");
+  refused(torch::zeros({4, 4}), "the attention matrix holds values that are not finite");
+  refused(torch::eye(4) - 0.1, "the attention matrix holds negative weights");
 }
 
 TEST_F(ModelCommands, ClassifyDrawsWhereItLooked) {

@@ -69,6 +69,9 @@ TEST(RandAugment, Text) {
   expect_error([] { parse_rand_augment("auto-m9"); }, {"\"auto-m9\" must begin with \"rand\""});
   expect_error([] { parse_rand_augment("rand-m9-q3"); }, {"\"q3\" is unknown; there are m, mstd"});
   expect_error([] { parse_rand_augment("rand-mx"); }, {"\"x\" is not a number from 0 to 100"});
+  expect_error([] { parse_rand_augment("rand-mnan"); }, {"\"nan\" is not a number from 0 to 100"});
+  expect_error([] { parse_rand_augment("rand-n1.5"); }, {"\"1.5\" is not an integer from 0 to 100"});
+  expect_error([] { parse_rand_augment("rand-p2"); }, {"\"2\" is not a number from 0 to 1"});
 }
 
 TEST(RandAugment, OperationsHaveTheirStrengths) {

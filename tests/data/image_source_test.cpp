@@ -92,6 +92,38 @@ TEST(ImageSource, ClassFoldersAtTheTop) {
   EXPECT_EQ(open_image_source(folder / "train", "")->size(), 4);
 }
 
+TEST(ImageSource, LinksToFoldersAreFollowedOnce) {
+  const TemporaryFolder folder, elsewhere;
+  write_folder(elsewhere, {{"photos/1.jpg", make_jpeg(test_picture(8, 8))}});
+  std::filesystem::create_directories(folder / "train");
+  std::filesystem::create_directory_symlink(elsewhere / "photos", folder / "train/river");
+  EXPECT_EQ(open_image_source(folder.path(), "train")->size(), 1);
+  std::filesystem::create_directory_symlink(elsewhere / "photos", folder / "train/lake");
+  expect_error([&] { open_image_source(folder.path(), "train"); },
+               {(folder / "train/river").string(), (folder / "train/lake").string(), "are the same folder"});
+}
+
+// Two links to the folder they lie in.
+TEST(ImageSource, LinksInACircleAreRefused) {
+  const TemporaryFolder folder;
+  write_folder(folder, small_data_set());
+  for (const char* name : {"train/a/back", "train/a/again"})
+    std::filesystem::create_directory_symlink(folder / "train/a", folder / name);
+  expect_error([&] { open_image_source(folder.path(), "train"); },
+               {(folder / "train/a").string() + " and ", "are the same folder; remove one of the links"});
+}
+
+TEST(ImageSource, LinksThatLeadNowhereAreFilesThatCannotBeRead) {
+  const TemporaryFolder folder;
+  write_folder(folder, {{"train/a/1.jpg", make_jpeg(test_picture(8, 8))}});
+  std::filesystem::create_symlink(folder / "train/a/2.jpg", folder / "train/a/2.jpg");
+  std::filesystem::create_symlink(folder / "none.jpg", folder / "train/a/3.jpg");
+  const auto source = open_image_source(folder.path(), "train");
+  ASSERT_EQ(source->size(), 3);
+  expect_error([&] { source->load(1); }, {"2.jpg: cannot be read: Too many levels of symbolic links"});
+  expect_error([&] { source->load(2); }, {"3.jpg: there is no such file"});
+}
+
 TEST(ImageSource, ErrorsNameThePathAndWhatThereIs) {
   const TemporaryFolder folder;
   write_folder(folder, small_data_set());

@@ -7,10 +7,12 @@
 #include <cstdlib>
 #include <random>
 
+#include "io/file.hpp"
 #include "io/png.hpp"
 #include "mhla/types.hpp"
 #include "support/expect_error.hpp"
 #include "support/image_files.hpp"
+#include "support/temporary_folder.hpp"
 
 namespace mhla::io {
 namespace {
@@ -74,6 +76,30 @@ TEST(Jpeg, AbsurdSizesAreRefusedBeforeMemoryIsTaken) {
   std::fill(frame + 5, frame + 9, std::byte{0xFE});
   expect_error([&] { decode_image(bytes, "huge.jpg"); },
                {"huge.jpg: a JPEG of 65278 x 65278 pixels; at most 134217728"});
+}
+
+// The frame header again: a size within the limit, of which the bytes can hold nothing.
+TEST(Jpeg, MorePixelsThanItsBytesCanHoldAreRefusedBeforeMemoryIsTaken) {
+  std::vector<std::byte> bytes = make_jpeg(test_picture(16, 16));
+  const std::vector<std::byte> marker = {std::byte{0xFF}, std::byte{0xC0}};
+  const auto frame = std::ranges::search(bytes, marker).begin();
+  ASSERT_NE(frame, bytes.end());
+  std::fill(frame + 5, frame + 9, std::byte{0x20});
+  expect_error([&] { decode_image(bytes, "empty.jpg"); }, {"empty.jpg: damaged JPEG: 8224 x 8224 pixels in "});
+}
+
+TEST(Png, MorePixelsThanItsBytesCanHoldAreRefusedBeforeMemoryIsTaken) {
+  const std::vector<std::byte> whole = encode_png(std::vector<std::uint8_t>(3 * 512 * 512), 512, 512);
+  expect_error([&] { decode_image(std::span(whole).first(100), "empty.png"); },
+               {"empty.png: damaged PNG: 512 x 512 pixels in 100 bytes"});
+}
+
+TEST(Image, AFileLargerThanAnyImageIsNotRead) {
+  const mhla::testing::TemporaryFolder folder;
+  write_file(folder / "huge.jpg", std::string_view("\xFF\xD8\xFF"));
+  std::filesystem::resize_file(folder / "huge.jpg", std::uintmax_t{1} << 40);
+  expect_error([&] { load_image(folder / "huge.jpg"); },
+               {"huge.jpg: a file of 1099511627776 bytes; at most 2147483648 are read"});
 }
 
 TEST(Png, EightBitRgbIsExact) {

@@ -8,6 +8,7 @@
 
 #include "io/file.hpp"
 #include "mhla/types.hpp"
+#include "support/growth.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace mhla::io {
@@ -79,6 +80,32 @@ TEST(Safetensors, AMissingFileAndAFolderAreErrors) {
   EXPECT_THROW(SafeTensors::load(folder.path()), Error);
 }
 
+TEST(Safetensors, TimeDoesNotGrowWithTheSquareOfTheTensors) {
+  const auto read = [](int tensors) {
+    std::string header = "{";
+    for (int i = 0; i < tensors; ++i)
+      header += "\"t" + std::to_string(i) + R"(":{"dtype":"U8","shape":[1],"data_offsets":[)" + std::to_string(i) +
+                "," + std::to_string(i + 1) + "]},";
+    header.back() = '}';
+    const auto count = static_cast<std::size_t>(tensors);
+    EXPECT_EQ(SafeTensors::parse(file_with(header, count), "many").tensors().size(), count);
+  };
+  EXPECT_LT(testing::growth_of_eightfold(read, 2500), 30.0);
+}
+
+// Of a terabyte without content only the beginning is read.
+TEST(Safetensors, AHugeFileOfSomethingElseIsRefusedByItsFirstBytes) {
+  const testing::TemporaryFolder folder;
+  write_file(folder / "huge", std::string_view("\0", 1));
+  std::filesystem::resize_file(folder / "huge", std::uintmax_t{1} << 40);
+  try {
+    SafeTensors::load(folder / "huge");
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("huge: no safetensors file"), std::string::npos) << error.what();
+  }
+}
+
 struct BadFile {
   const char* name;
   std::vector<std::byte> bytes;
@@ -135,6 +162,8 @@ std::vector<BadFile> bad_files() {
       {"ShapeOverflows", one(R"({"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,8]})"), "overflows"},
       {"ShapeOverflowsToTheRightSize", one(R"({"dtype":"F32","shape":[4611686018427387906],"data_offsets":[0,8]})"),
        "overflows"},
+      {"ShapeOverflowsBesideAZero",
+       file_with(R"({"a":{"dtype":"F32","shape":[0,4611686018427387904,8],"data_offsets":[0,0]}})", 0), "overflows"},
       {"ShapeDisagrees", one(R"({"dtype":"F32","shape":[3],"data_offsets":[0,8]})"),
        "span 8 bytes, but F32 of shape [3] has 12"},
       {"OffsetsOne", one(R"({"dtype":"F32","shape":[2],"data_offsets":[0]})"), "not [begin, end]"},

@@ -165,6 +165,19 @@ TEST(Gzip, MembersAreJoinedAndDamageIsRefused) {
   expect_error([&] { gunzip(packed, "a.gz", 1000); }, {"a.gz: unpacks to more than 1000 bytes"});
 }
 
+// A file of a few MB unpacks to 1,000 times its size; it is given up long before.
+TEST(Gzip, AFileMadeToExhaustTheMemoryIsRefusedWithItsLimit) {
+  EXPECT_EQ(most_unpacked(0), std::size_t{1} << 26);
+  EXPECT_EQ(most_unpacked(10'000'000), 1'000'000'000U);
+  EXPECT_EQ(most_unpacked(std::size_t{1} << 60), std::size_t{1} << 34);
+  const Bytes zeros = mhla::testing::gzip(Bytes(std::size_t{1} << 23));
+  Bytes bomb;
+  for (int i = 0; i < 9; ++i) bomb.insert(bomb.end(), zeros.begin(), zeros.end());
+  EXPECT_LT(bomb.size(), 500'000U);
+  expect_error([&] { gunzip(bomb, "bomb.tar.gz"); },
+               {"bomb.tar.gz: unpacks to more than 67108864 bytes; unpack it to a folder"});
+}
+
 // Seeded damage to valid archives: they load, or throw an Error; never anything else.
 TEST(Tar, DamagedArchivesNeverCrash) {
   const Bytes valid = joined({member("././@LongLink", std::string(200, 'n') + '\0', 'L'), member("short", "gnu"),

@@ -102,6 +102,27 @@ TEST_F(Weights, ASoftmaxCheckpointBecomesAnMhlaModel) {
   EXPECT_EQ(report.missing.size(), 2U * 5U) << report.text();  // q_norm, k_norm, lepe, mixing of each layer
 }
 
+// Its bias of q, k and v, its projection and its positions have any shape a file can give them.
+TEST_F(Weights, ACheckpointOfOddShapesIsTakenAsFarAsItFits) {
+  ClassifierOptions softmax = small_options();
+  softmax.preset = "authors";
+  softmax.attention = {"softmax"};
+  const auto source = model(softmax), target = model(small_options());
+  const std::vector<std::pair<const char*, std::vector<std::int64_t>>> changes = {
+      {"attn.qkv.bias", {}},         {"attn.qkv.bias", {0}},       {"attn.qkv.bias", {1}},   {"attn.qkv.bias", {4}},
+      {"attn.qkv.bias", {3, 24}},    {"attn.proj.weight", {24}},   {"attn.proj.weight", {}}, {"attn.proj.bias", {7}},
+      {"attn.proj.weight", {24, 0}}, {"attn.proj.weight", {7, 24}}};
+  for (const auto& [name, shape] : changes) {
+    NamedTensors tensors = named_tensors(*source);
+    tensors[std::string("blocks.0.") + name] = torch::ones(shape);
+    tensors["pos_embed"] = torch::ones({1, 65, 0});
+    io::save_tensors(file_, tensors);
+    const LoadReport report = load_weights(*target, file_, LoadMode::adapt);
+    EXPECT_FALSE(report.extra.empty() && report.misshapen.empty()) << name;
+    EXPECT_GT(report.loaded, 10) << name;
+  }
+}
+
 TEST_F(Weights, PositionsAndMixingAreResized) {
   ClassifierOptions small = small_options(), large = small_options();
   large.image_size = {48, 64};

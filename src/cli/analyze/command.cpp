@@ -28,11 +28,19 @@ struct AnalyzeOptions {
 
 constexpr std::int64_t kMostTokens = 4096;  // a singular value decomposition of N x N must stay bearable
 
-// [N, d], or one head of the first batch row of [B, N, H, D].
-torch::Tensor load_tokens(const io::SafeTensors& file, const std::string& name, std::int64_t head) {
-  torch::Tensor tensor = io::to_torch(file, name);
+// Finite, in double.
+torch::Tensor load_values(const io::SafeTensors& file, const std::string& name) {
+  const torch::Tensor tensor = io::to_torch(file, name);
   if (!tensor.is_floating_point())
     throw Error(fmt::format("{}: tensor \"{}\" is not of a floating-point type", file.source(), name));
+  if (!tensor.isfinite().all().item<bool>())
+    throw Error(fmt::format("{}: tensor \"{}\" holds values that are not finite", file.source(), name));
+  return tensor.to(torch::kFloat64);
+}
+
+// [N, d], or one head of the first batch row of [B, N, H, D].
+torch::Tensor load_tokens(const io::SafeTensors& file, const std::string& name, std::int64_t head) {
+  torch::Tensor tensor = load_values(file, name);
   if (tensor.dim() == 4) {
     if (tensor.size(0) < 1 || head >= tensor.size(2))
       throw UsageError(fmt::format("--head is {}; tensor \"{}\" has {} heads", head, name, tensor.size(2)));
@@ -41,9 +49,7 @@ torch::Tensor load_tokens(const io::SafeTensors& file, const std::string& name, 
   if (tensor.dim() != 2)
     throw Error(fmt::format("{}: tensor \"{}\" has {} axes; it may be [N, d] or [B, N, H, d]", file.source(), name,
                             tensor.dim()));
-  if (!tensor.isfinite().all().item<bool>())
-    throw Error(fmt::format("{}: tensor \"{}\" holds values that are not finite", file.source(), name));
-  return tensor.to(torch::kFloat64);
+  return tensor;
 }
 
 AnalysisInput make_input(const AnalyzeOptions& options) {
@@ -71,7 +77,7 @@ AnalysisInput make_input(const AnalyzeOptions& options) {
   if (input.q.size(0) != n)
     throw UsageError(fmt::format("--grid has {} tokens, but \"{}\" has {}", n, options.input, input.q.size(0)));
   if (file.contains("mixing")) {
-    input.mixing = io::to_torch(file, "mixing");
+    input.mixing = load_values(file, "mixing");
     const std::int64_t blocks = input.partition.blocks();
     if (input.mixing.dim() != 2 || input.mixing.size(0) != blocks || input.mixing.size(1) != blocks)
       throw UsageError(fmt::format("--blocks gives {} blocks, but tensor \"mixing\" is of another size", blocks));
@@ -112,17 +118,22 @@ void add_analyze(CLI::App& program, Outcome& outcome) {
       program.add_subcommand("analyze", "Rank, entropy and sparsity of softmax, linear and MHLA attention matrices");
   command->add_option("--grid", options->grid, "Tokens per axis, one to three axes; at most 4096 tokens in all")
       ->expected(1, 3)
+      ->check(within<std::int64_t>(1, kMostTokens))
       ->type_name("SIZE...")
       ->capture_default_str();
   command->add_option("--blocks", options->blocks, "Blocks per axis")
       ->expected(1, 3)
+      ->check(within<std::int64_t>(1, kMostTokens))
       ->type_name("COUNT...")
       ->capture_default_str();
   command->add_option("--dim", options->dim, "Width d of generated q and k")
       ->check(within(1, 1024))
       ->type_name("N")
       ->capture_default_str();
-  command->add_option("--seed", options->seed, "Seed of generated q and k")->type_name("N")->capture_default_str();
+  command->add_option("--seed", options->seed, "Seed of generated q and k")
+      ->check(at_least<std::uint64_t>(0))
+      ->type_name("N")
+      ->capture_default_str();
   command
       ->add_option(
           "--input", options->input,
@@ -131,7 +142,7 @@ void add_analyze(CLI::App& program, Outcome& outcome) {
       ->check(existing_file())
       ->type_name("FILE");
   command->add_option("--head", options->head, "Head of --input to look at, in the first batch row")
-      ->check(kNonNegative)
+      ->check(at_least<std::int64_t>(0))
       ->type_name("N")
       ->capture_default_str();
   command->add_option("--init", options->init, "How the mixing matrix is made")

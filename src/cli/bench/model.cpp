@@ -9,6 +9,7 @@
 
 #include "cli/bench/model_run.hpp"
 #include "cli/bench/model_tables.hpp"
+#include "cli/failure.hpp"
 #include "cli/support/checks.hpp"
 #include "cli/support/device.hpp"
 #include "cli/support/machine.hpp"
@@ -111,7 +112,7 @@ ModelFindings measure(const ModelOptions& options) {
         const auto rows = run_model_benchmark(contestants_at(options, size, leave_out), settings, leave_out);
         findings.rows.insert(findings.rows.end(), rows.begin(), rows.end());
       } catch (const std::exception& error) {
-        findings.failed.push_back(fmt::format("{}: {}", what, error.what()));
+        findings.failed.push_back(fmt::format("{}: {}", what, failure_message(error)));
       }
       progress.advance(1.0, what);
     }
@@ -162,16 +163,16 @@ void add_model(CLI::App& bench, Outcome& outcome) {
       ->capture_default_str();
   command->add_option("--size", options->sizes, "Sides of square images in pixels")
       ->delimiter(',')
-      ->check(kPositive)
+      ->check(within(1, 16384))
       ->type_name("PX")
       ->default_str("256 512, on a GPU also 1024");
   command->add_option("--patch", options->patch, "Side of a patch in pixels")
-      ->check(kPositive)
+      ->check(within(1, 1024))
       ->type_name("PX")
       ->capture_default_str();
   command->add_option("--blocks", options->blocks, "Blocks per axis of MHLA; M is the square")
       ->delimiter(',')
-      ->check(kPositive)
+      ->check(within(1, 1024))
       ->type_name("COUNT")
       ->capture_default_str();
   command
@@ -181,7 +182,7 @@ void add_model(CLI::App& bench, Outcome& outcome) {
       ->type_name("NAME")
       ->capture_default_str();
   command->add_option("--batch", options->batch, "Images per batch")
-      ->check(kPositive)
+      ->check(within(1, 1 << 20))
       ->type_name("N")
       ->default_str("as many as have 1,024 tokens, on a GPU 65,536");
   command->add_option("--dtype", options->dtype, "Element type; training in bf16 is autocast over float32 parameters")

@@ -11,6 +11,7 @@
 #include "cli/bench/chart.hpp"
 #include "cli/bench/run.hpp"
 #include "cli/bench/tables.hpp"
+#include "cli/failure.hpp"
 #include "cli/support/checks.hpp"
 #include "cli/support/device.hpp"
 #include "cli/support/machine.hpp"
@@ -125,7 +126,7 @@ OpFindings measure(const OpOptions& options, Settings settings) {
         findings.rows.insert(findings.rows.end(), rows.begin(), rows.end());
       } catch (const std::exception& error) {
         findings.failed.push_back(fmt::format("{} at {}, normalizer {}: {}", pass, shape.name,
-                                              name(shape.problem.options.normalizer), error.what()));
+                                              name(shape.problem.options.normalizer), failure_message(error)));
       }
       progress.advance(1.0, shape.name + " " + pass);
     }

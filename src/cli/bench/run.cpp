@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "cli/bench/candidates.hpp"
+#include "cli/failure.hpp"
 #include "cli/support/measure.hpp"
 #include "torch/tensors.hpp"
 
@@ -49,11 +50,6 @@ Contestant check(const Candidate& entry, const Stopwatch& stopwatch, Row& row) {
   const Stopwatch::Lap lap = stopwatch.time([&] { results = entry.run(); });
   row.rel_err = entry.error(results);
   return {[run = entry.run] { run(); }, lap.host_seconds};
-}
-
-std::string first_line(const std::exception& error) {
-  const std::string text = error.what();
-  return text.substr(0, text.find('\n'));
 }
 
 void fill_times(Row& row, const Contestant& contestant, double flops, double peak_gflops) {
@@ -118,7 +114,7 @@ std::vector<Row> run_benchmark(const Shape& shape, const Settings& settings,
       contestants.push_back(check(entry, stopwatch, row));
     } catch (const std::exception& error) {
       if (impl == "mhla") throw;
-      left_out(fmt::format("{} at {}: {}", impl, shape.name, first_line(error)));
+      left_out(fmt::format("{} at {}: {}", impl, shape.name, failure_message(error)));
       continue;
     }
     if (impl == "mhla" && !(row.rel_err <= tolerance(dtype)))

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "cli/commands.hpp"
+#include "cli/failure.hpp"
 #include "cli/support/checks.hpp"
 #include "cli/support/device.hpp"
 #include "cli/support/output.hpp"
@@ -63,7 +64,10 @@ std::string classify_image(const std::string& file, const ClassifyOptions& optio
                            io::Json& json) {
   const torch::NoGradGuard no_gradient;
   const at::Tensor input = tasks::input_of(io::load_image(file), classifier).to(at::Device(options.device));
-  const at::Tensor probabilities = at::softmax(classifier.model->forward(input)[0], 0, at::kDouble).cpu();
+  const at::Tensor scores = classifier.model->forward(input)[0];
+  if (!scores.isfinite().all().item<bool>())
+    throw Error(fmt::format("{}: the model's scores are not finite; its weights are too large or damaged", file));
+  const at::Tensor probabilities = at::softmax(scores, 0, at::kDouble).cpu();
   const auto [values, labels] = probabilities.topk(std::min(options.top, probabilities.size(0)));
   io::Json top = io::Json::array();
   for (std::int64_t i = 0; i < values.size(0); ++i) {
@@ -96,8 +100,9 @@ int run_classify(const ClassifyOptions& options) {
       throw;
     } catch (const std::exception& error) {
       all_good = false;
-      std::cerr << "mhla: " << error.what() << '\n';
-      json.push_back({{"image", file}, {"error", error.what()}});
+      const std::string why = failure_message(error);
+      std::cerr << "mhla: " << why << '\n';
+      json.push_back({{"image", file}, {"error", why}});
     }
   if (!rows.empty()) options.output.text() << table({"image", "class", "probability"}, rows);
   if (!drawn.empty()) options.output.text() << fmt::format("\n{}: {}\n", drawn, options.overlay);
@@ -115,7 +120,7 @@ void add_classify(CLI::App& program, Outcome& outcome) {
       ->type_name("FILE")
       ->default_str("the one file in the folder pretrained");
   command->add_option("--top", options->top, "How many classes to name")
-      ->check(kPositive)
+      ->check(at_least<std::int64_t>(1))
       ->type_name("K")
       ->capture_default_str();
   add_cpu_or_cuda_option(*command, options->device);
@@ -124,12 +129,12 @@ void add_classify(CLI::App& program, Outcome& outcome) {
                    "Also draw a PNG of one image: the image, and over it what tokens look at and how blocks are mixed")
       ->type_name("FILE");
   command->add_option("--layer", options->layer, "Layer of --overlay, counted from 0")
-      ->check(kNonNegative)
+      ->check(at_least<std::int64_t>(0))
       ->type_name("N")
       ->default_str("the last");
   command->add_option("--token", options->token, "Token whose view --overlay draws, counted from 0")
       ->expected(2)
-      ->check(kNonNegative)
+      ->check(at_least<std::int64_t>(0))
       ->type_name("ROW COLUMN")
       ->default_str("the mean of all");
   options->output.add_option(*command);

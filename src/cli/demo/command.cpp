@@ -7,6 +7,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/demo/report.hpp"
+#include "cli/support/checks.hpp"
 #include "cli/support/machine.hpp"
 #include "cli/support/measure.hpp"
 #include "cli/support/output.hpp"
@@ -137,6 +138,7 @@ void add_demo(CLI::App& program, Outcome& outcome) {
       ->type_name("FOLDER")
       ->capture_default_str();
   command->add_option("--seed", options->seed, "Seed of the input whose attention is analysed")
+      ->check(at_least<std::uint64_t>(0))
       ->type_name("N")
       ->capture_default_str();
   add_threads_option(*command, options->threads);

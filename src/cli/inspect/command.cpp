@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "cli/commands.hpp"
+#include "cli/failure.hpp"
 #include "cli/support/output.hpp"
 #include "io/safetensors.hpp"
 
@@ -81,8 +82,9 @@ int run_inspect(const InspectOptions& options) {
       inspect(io::SafeTensors::load(options.files[i]), options, json);
     } catch (const std::exception& error) {
       all_good = false;
-      std::cerr << "mhla: " << error.what() << '\n';
-      json.push_back({{"file", options.files[i]}, {"error", error.what()}});
+      const std::string why = failure_message(error);
+      std::cerr << "mhla: " << why << '\n';
+      json.push_back({{"file", options.files[i]}, {"error", why}});
     }
   }
   options.output.json(json);

@@ -10,6 +10,13 @@ Case::Case(const std::filesystem::path& path) : file_(io::SafeTensors::load(path
   if (!config_.is_object()) fail("metadata \"config\" is not a JSON object");
 }
 
+torch::Tensor Case::tensor(const std::string& name) const {
+  const torch::Tensor loaded = io::to_torch(file_, name);
+  if (!loaded.is_floating_point()) fail(fmt::format("tensor \"{}\" is not of a floating-point type", name));
+  if (!loaded.isfinite().all().item<bool>()) fail(fmt::format("tensor \"{}\" holds values that are not finite", name));
+  return loaded;
+}
+
 torch::Tensor Case::tensor(const std::string& name, std::int64_t axes) const {
   const torch::Tensor loaded = tensor(name);
   if (loaded.dim() != axes) fail(fmt::format("tensor \"{}\" has {} axes, expected {}", name, loaded.dim(), axes));

@@ -21,20 +21,35 @@ class Case {
   explicit Case(const std::filesystem::path& path);
 
   const io::SafeTensors& file() const { return file_; }
-  torch::Tensor tensor(const std::string& name) const { return io::to_torch(file_, name); }
+  torch::Tensor tensor(const std::string& name) const;  // of floating-point numbers, all finite
   torch::Tensor tensor(const std::string& name, std::int64_t axes) const;
   std::map<std::string, torch::Tensor> parameters() const;  // the tensors param/<key> by their keys
 
   bool has(const char* key) const { return config_.contains(key); }
 
+  const io::Json& member(const char* key) const {
+    if (!has(key)) fail(fmt::format("config \"{}\" is missing", key));
+    return config_.at(key);
+  }
   template <typename Value>
   Value get(const char* key) const {
-    if (!has(key)) fail(fmt::format("config \"{}\" is missing", key));
-    try {
-      return config_.at(key).get<Value>();
-    } catch (const io::Json::exception&) {
-      fail(fmt::format("config \"{}\" is {}, which is of the wrong type", key, config_.at(key).dump()));
-    }
+    Value value{};
+    if (!io::read_exactly(member(key), value))
+      fail(fmt::format("config \"{}\" is {}, which is of the wrong type", key, member(key).dump()));
+    return value;
+  }
+
+  // Numbers within limits.
+  template <typename Value>
+  Value get(const char* key, Value least, Value most) const {
+    const auto value = get<Value>(key);
+    check(key, value, least, most);
+    return value;
+  }
+  template <typename Value>
+  void check(const char* key, Value value, Value least, Value most) const {
+    if (!(value >= least && value <= most))
+      fail(fmt::format("config \"{}\" is {}; it may be {} to {}", key, value, least, most));
   }
 
   [[noreturn]] void fail(const std::string& reason) const {

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "cli/failure.hpp"
 #include "cli/parity/case.hpp"
 #include "cli/support/operator_call.hpp"
 #include "mhla/mixing.hpp"
@@ -21,7 +22,7 @@ constexpr std::string_view kOutput = "out/";
 
 double scale_of(const Case& parity_case, std::int64_t key_dim) {
   if (!parity_case.has("scale")) return 1.0;
-  const auto scale = parity_case.get<io::Json>("scale");
+  const io::Json& scale = parity_case.member("scale");
   if (scale.is_number()) return scale.get<double>();
   if (scale == "d^-0.5") return 1.0 / std::sqrt(static_cast<double>(key_dim));
   parity_case.fail(fmt::format("config \"scale\" is {}; it may be a number or \"d^-0.5\"", scale.dump()));
@@ -47,7 +48,7 @@ Outputs run_causal_op(const Case& parity_case) {
   problem.kv_heads = tokens.k.size(2);
   problem.key_dim = tokens.q.size(3);
   problem.value_dim = tokens.v.size(3);
-  problem.partition = Partition::line(tokens.q.size(1), parity_case.get<std::int64_t>("chunk"));
+  problem.partition = Partition::line(tokens.q.size(1), parity_case.get<std::int64_t>("chunk", 1, 1 << 20));
   problem.mixing_blocks = tokens.mixing.size(0);
   problem.options.feature_map = FeatureMap::identity;
   problem.options.normalizer = Normalizer::none;
@@ -60,10 +61,11 @@ Outputs run_causal_op(const Case& parity_case) {
 // Reference initial mixing of a block layout: out/init_<transform>.
 Outputs run_mixing_init(const Case& parity_case) {
   const auto layout = parity_case.get<std::vector<std::int64_t>>("layout");
+  for (const std::int64_t blocks : layout) parity_case.check<std::int64_t>("layout", blocks, 1, 1 << 16);
   const Partition partition = Partition::grid(layout, layout);
   MixingInitOptions options;
-  if (parity_case.has("exp_sigma")) options.sigma = parity_case.get<double>("exp_sigma");
-  if (parity_case.has("local_thres")) options.threshold = parity_case.get<double>("local_thres");
+  if (parity_case.has("exp_sigma")) options.sigma = parity_case.get("exp_sigma", 1e-6, 1e6);
+  if (parity_case.has("local_thres")) options.threshold = parity_case.get("local_thres", 0.0, 1e6);
   Outputs outputs;
   constexpr std::string_view kPrefix = "init_";
   for (const auto& [name, tensor] : parity_case.file().tensors()) {
@@ -71,6 +73,8 @@ Outputs run_mixing_init(const Case& parity_case) {
     const std::string output = name.substr(kOutput.size());
     if (!output.starts_with(kPrefix))
       parity_case.fail(fmt::format("tensor \"{}\" is not called out/init_<transform>", name));
+    if (tensor.shape != std::vector{partition.blocks(), partition.blocks()})
+      parity_case.fail(fmt::format("tensor \"{}\" is not [M, M] with M = {}", name, partition.blocks()));
     outputs[output] = to_matrix(mixing_init(partition, parse_mixing_init(output.substr(kPrefix.size())), options));
   }
   return outputs;
@@ -87,6 +91,16 @@ constexpr std::array kKinds = {
     Kind{"vit", run_vit},
 };
 
+// What a library refuses is named with the file.
+Outputs run(const Kind& kind, const Case& parity_case) {
+  try {
+    return kind.run(parity_case);
+  } catch (const std::exception& error) {
+    if (std::string_view(error.what()).starts_with(parity_case.file().source())) throw;
+    parity_case.fail(failure_message(error));
+  }
+}
+
 }  // namespace
 
 std::string known_kinds() {
@@ -101,8 +115,8 @@ std::vector<Result> check_case(const std::filesystem::path& path) {
   const auto* const kind = std::ranges::find(kKinds, name, &Kind::name);
   if (kind == kKinds.end())
     parity_case.fail(fmt::format("config \"kind\" is \"{}\"; known are: {}", name, known_kinds()));
-  const double limit = parity_case.has("tolerance") ? parity_case.get<double>("tolerance") : kTolerance;
-  const Outputs outputs = kind->run(parity_case);
+  const double limit = parity_case.has("tolerance") ? parity_case.get("tolerance", 0.0, 1.0) : kTolerance;
+  const Outputs outputs = run(*kind, parity_case);
   std::vector<Result> results;
   for (const auto& [tensor_name, stored] : parity_case.file().tensors()) {
     if (!tensor_name.starts_with(kOutput)) continue;

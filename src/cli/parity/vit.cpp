@@ -8,26 +8,25 @@
 namespace mhla::cli::parity {
 
 Outputs run_vit(const Case& parity_case) {
-  const auto patch = parity_case.get<std::int64_t>("patch"), side = parity_case.get<std::int64_t>("img");
-  const auto piece = parity_case.get<std::int64_t>("piece");
-  if (patch < 1 || piece < 1 || side % (patch * piece) != 0)
-    parity_case.fail("config \"img\" is not a multiple of \"patch\" times \"piece\"");
+  const auto size = [&](const char* key) { return parity_case.get<std::int64_t>(key, 1, 1 << 16); };
+  const std::int64_t patch = size("patch"), side = size("img"), piece = size("piece");
+  if (side % (patch * piece) != 0) parity_case.fail("config \"img\" is not a multiple of \"patch\" times \"piece\"");
   if (!parity_case.get<bool>("qk_norm")) parity_case.fail("config \"qk_norm\" is false; it must be true");
   const std::int64_t blocks = side / (patch * piece);
   models::ClassifierOptions options;
   options.preset = "authors";
   options.image_size = {side, side};
   options.patch = patch;
-  options.classes = parity_case.get<std::int64_t>("classes");
+  options.classes = size("classes");
   options.blocks = {blocks, blocks};
-  options.width = parity_case.get<std::int64_t>("embed_dim");
-  options.depth = parity_case.get<std::int64_t>("depth");
-  options.heads = parity_case.get<std::int64_t>("heads");
+  options.width = size("embed_dim");
+  options.depth = size("depth");
+  options.heads = size("heads");
   options.mixing_init = parity_case.get<std::string>("transform");
-  options.mixing_sigma = parity_case.get<double>("exp_sigma");
+  options.mixing_sigma = parity_case.get("exp_sigma", 1e-6, 1e6);
 
   const torch::NoGradGuard no_gradient;
-  const auto model = models::make_classifier(options);
+  const auto model = models::make_classifier_of(parity_case.file(), options);
   auto& vit = dynamic_cast<models::Vit&>(*model);
   vit.eval();
   Outputs outputs{{"mixing_init", vit.mixing_matrices().front().clone()}};

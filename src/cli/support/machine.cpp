@@ -5,7 +5,7 @@
 #include <sched.h>
 #include <torch/torch.h>
 
-#include "cli/commands.hpp"
+#include "cli/support/checks.hpp"
 #include "mhla/attention.hpp"
 #include "mhla/parallel.hpp"
 
@@ -22,14 +22,13 @@ int threads_in_use() { return torch::get_num_threads(); }
 
 CLI::Option* add_threads_option(CLI::App& command, int& threads) {
   return command.add_option("--threads", threads, "Threads of torch and the operator; 0 is torch's own choice")
+      ->check(within(0, 1024))
       ->type_name("N")
       ->capture_default_str();
 }
 
 void use_threads(int threads) {
   if (threads == 0) return;
-  if (threads < 1 || threads > 1024)
-    throw UsageError(fmt::format("--threads is {}; it may be 1 to 1024, or 0 for torch's own choice", threads));
   torch::set_num_threads(threads);
   set_num_threads(threads);
 }

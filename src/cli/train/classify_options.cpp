@@ -4,12 +4,27 @@
 #include "cli/support/checks.hpp"
 #include "cli/support/device.hpp"
 #include "cli/support/option_group.hpp"
+#include "data/rand_augment.hpp"
 #include "models/classifiers.hpp"
 
 namespace mhla::cli {
 namespace {
 
 using tasks::TrainClassifyOptions;
+
+const CLI::Validator kSteps = at_least<std::int64_t>(0);
+
+CLI::Validator rand_augment_check() {
+  const auto check = [](const std::string& text) -> std::string {
+    try {
+      if (text != "none") data::parse_rand_augment(text);
+      return "";
+    } catch (const Error& error) {
+      return error.what();
+    }
+  };
+  return CLI::Validator(check, "");
+}
 
 void add_model_options(CLI::App& command, TrainClassifyOptions& options) {
   OptionGroup group(command, "Model");
@@ -27,9 +42,9 @@ void add_model_options(CLI::App& command, TrainClassifyOptions& options) {
   group.add("--blocks", model.blocks, "N N", "Blocks of tokens per axis; M is their product")
       ->expected(2)
       ->check(within(1, 1024));
-  group.add("--width", model.width, "N", "Channels; 0 is the model's own number");
-  group.add("--depth", model.depth, "N", "Layers; 0 is the model's own number");
-  group.add("--heads", model.heads, "N", "Heads; 0 is the model's own number");
+  group.add("--width", model.width, "N", "Channels; 0 is the model's own number")->check(within(0, 1 << 16));
+  group.add("--depth", model.depth, "N", "Layers; 0 is the model's own number")->check(within(0, 1024));
+  group.add("--heads", model.heads, "N", "Heads; 0 is the model's own number")->check(within(0, 1 << 12));
   group.flag("--no-lepe", options.no_lepe, "Leave out the 5x5 convolution on the values");
   group.add("--mixing-init", model.mixing_init, "NAME", "How the mixing matrices start")
       ->check(
@@ -52,16 +67,16 @@ void add_recipe_options(CLI::App& command, TrainClassifyOptions& options) {
       ->check(within(1e-6, 1e6));
   group.add_open("--batch", options.batch, "N", "Images of a batch, over all processes")->check(within(1, 1 << 20));
   group.add("--accumulate", options.accumulate, "N", "Batches of an optimiser step")->check(within(1, 1 << 20));
-  group.add_open("--lr", options.lr, "RATE", "Highest learning rate")->check(kPositive);
-  group.add("--min-lr", options.min_lr, "RATE", "Learning rate at the end")->check(kNonNegative);
+  group.add_open("--lr", options.lr, "RATE", "Highest learning rate")->check(above_zero());
+  group.add("--min-lr", options.min_lr, "RATE", "Learning rate at the end")->check(at_least(0.0));
   group.add("--schedule", options.schedule, "NAME", "How the learning rate falls")
       ->check(CLI::IsMember({"cosine", "linear", "constant"}));
-  group.add_open("--warmup", options.warmup, "STEPS", "Steps until the learning rate is highest")->check(kNonNegative);
+  group.add_open("--warmup", options.warmup, "STEPS", "Steps until the learning rate is highest")->check(kSteps);
   group
       .add_open("--weight-decay", options.weight_decay, "RATE",
                 "Weight decay of matrices; norms, biases, positions and mixing have none")
-      ->check(kNonNegative);
-  group.add_open("--clip", options.clip, "NORM", "Largest norm of the gradients; 0 is no limit")->check(kNonNegative);
+      ->check(at_least(0.0));
+  group.add_open("--clip", options.clip, "NORM", "Largest norm of the gradients; 0 is no limit")->check(at_least(0.0));
   group
       .add_open("--ema", options.ema, "DECAY", "Decay of the average of weights that is evaluated and kept; 0 is none")
       ->check(within(0.0, 0.999999));
@@ -72,24 +87,26 @@ void add_data_options(CLI::App& command, TrainClassifyOptions& options) {
   group.add_open("--augment", options.augment, "NAME", "Augmentation; light is shifts, flips and turns")
       ->check(CLI::IsMember({"none", "light", "deit"}));
   constexpr const char* kByAugment = "by --augment";
-  group.add_open("--rand-augment", options.rand_augment, "TEXT",
-                 "RandAugment, such as rand-m9-mstd0.5-inc1; none is off", kByAugment);
+  group
+      .add_open("--rand-augment", options.rand_augment, "TEXT",
+                "RandAugment, such as rand-m9-mstd0.5-inc1; none is off", kByAugment)
+      ->check(rand_augment_check());
   const auto number = [&](const char* name, std::optional<double>& value, const char* type, const char* about) {
-    group.add_open(name, value, type, about, kByAugment)->check(kNonNegative);
+    group.add_open(name, value, type, about, kByAugment)->check(at_least(0.0));
   };
   number("--mixup", options.mixup, "ALPHA", "Alpha of mixup; 0 is off");
   number("--cutmix", options.cutmix, "ALPHA", "Alpha of CutMix; 0 is off");
   number("--smoothing", options.smoothing, "SHARE", "Label smoothing");
   number("--erasing", options.erasing, "SHARE", "Probability of random erasing");
   number("--color-jitter", options.color_jitter, "STRENGTH", "Colour jitter; has no effect beside RandAugment");
-  group
-      .add_open("--mean", options.mean, "R G B", "Mean of red, green and blue, in 0 to 1",
-                "measured on training images")
-      ->expected(3);
+  group.add_open("--mean", options.mean, "R G B", "Mean of red, green and blue", "measured on training images")
+      ->expected(3)
+      ->check(within(0.0, 1.0));
   group
       .add_open("--std", options.deviation, "R G B", "Standard deviations, given together with --mean",
                 "measured on training images")
-      ->expected(3);
+      ->expected(3)
+      ->check(within(1e-6, 1.0));
   group
       .add("--cache", options.cache, "NAME",
            "Decode images once and keep them in memory; auto is on where they need less than 8 GB")
@@ -102,7 +119,8 @@ void add_run_options(CLI::App& command, TrainClassifyOptions& options) {
   constexpr const char* kHeading = "Run";
   OptionGroup group(command, kHeading);
   group.add("--out", options.out, "FOLDER", "Folder for weights, checkpoints, metrics and report");
-  group.add("--seed", options.seed, "N", "Seed of initial weights, order and augmentation");
+  group.add("--seed", options.seed, "N", "Seed of initial weights, order and augmentation")
+      ->check(at_least<std::uint64_t>(0));
   add_device_option(command, options.device)->group(kHeading);
   add_amp_option(command, options.amp)->group(kHeading);
   add_threads_option(command, options.threads)->group(kHeading);
@@ -110,11 +128,10 @@ void add_run_options(CLI::App& command, TrainClassifyOptions& options) {
       .add("--resume", options.resume, "NAME",
            "auto goes on from the newest checkpoint in --out; none starts anew, replacing what is there")
       ->check(CLI::IsMember({"auto", "none"}));
-  group.add("--log-every", options.log_every, "STEPS", "Steps between two lines; 0 is an epoch")->check(kNonNegative);
-  group.add("--eval-every", options.eval_every, "STEPS", "Steps between two validations; 0 is an epoch")
-      ->check(kNonNegative);
+  group.add("--log-every", options.log_every, "STEPS", "Steps between two lines; 0 is an epoch")->check(kSteps);
+  group.add("--eval-every", options.eval_every, "STEPS", "Steps between two validations; 0 is an epoch")->check(kSteps);
   group.add("--checkpoint-every", options.checkpoint_every, "STEPS", "Steps between two checkpoints; 0 is an epoch")
-      ->check(kNonNegative);
+      ->check(kSteps);
   group.add("--keep", options.keep, "N", "Checkpoints to keep")->check(within(1, 1000000));
   group.flag("--half", options.half, "Store model.safetensors in half precision");
 }

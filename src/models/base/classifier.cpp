@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "io/image.hpp"
 #include "mhla/mixing.hpp"
 #include "nn/block_mixing.hpp"
 
@@ -32,6 +33,9 @@ void check_classifier_options(const ClassifierOptions& options) {
   for (const std::string& kind : options.attention) nn::parse_attention_kind(kind);
   check_pair_of_sizes("image_size", options.image_size);
   check_pair_of_sizes("blocks", options.blocks);
+  if (const std::int64_t pixels = options.image_size[0] * options.image_size[1]; pixels > io::kMostPixels)
+    throw Error(fmt::format("image_size is [{}], {} pixels; at most {} are read", fmt::join(options.image_size, ", "),
+                            pixels, io::kMostPixels));
   check_range("patch", options.patch, 1, 4096);
   check_range("classes", options.classes, 1, 1 << 20);
   check_range("width", options.width, 0, 1 << 16);

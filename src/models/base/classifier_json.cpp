@@ -44,12 +44,8 @@ void from_json(const io::Json& json, ClassifierOptions& options) {
   options = {};
   for_each_option(options, [&](const char* name, auto& value) {
     const auto found = json.find(name);
-    if (found == json.end()) return;
-    try {
-      found->get_to(value);
-    } catch (const io::Json::exception&) {
+    if (found != json.end() && !io::read_exactly(*found, value))
       throw Error(fmt::format("classifier option \"{}\" is {}, which is of the wrong type", name, found->dump()));
-    }
   });
   if (options.preset == "reference") options.preset = "authors";  // its name in older files
 }

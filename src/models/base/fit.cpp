@@ -25,7 +25,7 @@ std::int64_t class_tokens(std::int64_t tokens, const std::optional<nn::Grid>& fr
 
 at::Tensor fitted_positions(const at::Tensor& stored, const std::optional<nn::Grid>& from, nn::Grid to,
                             bool class_token) {
-  if (stored.dim() != 3 || stored.size(0) != 1) return {};
+  if (stored.dim() != 3 || stored.size(0) != 1 || stored.numel() == 0) return {};
   const std::int64_t prefix = class_tokens(stored.size(1), from);
   if (prefix < 0) return {};
   const std::int64_t side = square_side(stored.size(1) - prefix);

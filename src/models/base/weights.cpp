@@ -73,6 +73,8 @@ LoadReport load(torch::nn::Module& module, const NamedTensors& stored, const std
       report.misshapen.push_back(fmt::format("{}: {} in the file, {} in the model", name,
                                              c10::toString(found->second.scalar_type()),
                                              c10::toString(target.scalar_type())));
+    else if (!found->second.isfinite().all().item<bool>())
+      throw Error(fmt::format("{}: tensor \"{}\" holds values that are not finite", source, name));
     else
       fitting[name] = found->second;
   }

@@ -30,7 +30,7 @@ struct LoadReport {
 };
 
 // Parameters and buffers of `model` from a file. A strict load that does not fit throws one Error with the whole list
-// and leaves the model as it was.
+// and leaves the model as it was, and so does any load of a tensor with NaN or infinity.
 LoadReport load_weights(Model& model, const io::SafeTensors& file, LoadMode mode);
 LoadReport load_weights(Model& model, const std::filesystem::path& path, LoadMode mode);
 

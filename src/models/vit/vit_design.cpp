@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 
 #include "mhla/torch.hpp"
@@ -32,6 +33,7 @@ std::vector<std::string> vit_names() {
 }
 
 VitDesign::VitDesign(const ClassifierOptions& options) : authors(options.preset == "authors"), options_(options) {
+  check_classifier_options(options);
   const auto* const size = std::ranges::find_if(kSizes, [&](const Size& size) { return options.model == size.name; });
   if (size == kSizes.end()) throw Error(fmt::format("model \"{}\" is no vision transformer", options.model));
   width = options.width > 0 ? options.width : size->width;
@@ -49,6 +51,15 @@ VitDesign::VitDesign(const ClassifierOptions& options) : authors(options.preset 
   if (!canvas) return;
   grid.height = ceil_div(grid.height, options.blocks[0]) * options.blocks[0];
   grid.width = ceil_div(grid.width, options.blocks[1]) * options.blocks[1];
+}
+
+// The matrices of every layer (q, k, v, output, and two of an MLP four times as wide), mixing, positions and head.
+double VitDesign::least_elements() const {
+  const auto channels = static_cast<double>(width);
+  const auto layers_with_mixing = static_cast<double>(std::ranges::count(attention, nn::AttentionKind::mhla));
+  const double mixing = layers_with_mixing > 0 ? std::pow(static_cast<double>(partition().blocks()), 2) : 0.0;
+  return 12.0 * channels * channels * static_cast<double>(depth) + layers_with_mixing * mixing +
+         channels * static_cast<double>(grid.tokens() + options_.classes);
 }
 
 nn::Grid VitDesign::grid_of(std::int64_t height, std::int64_t width) const {

@@ -12,6 +12,8 @@ namespace mhla::models {
 struct VitDesign {
   explicit VitDesign(const ClassifierOptions& options);
 
+  double least_elements() const;  // of the model's tensors
+
   nn::GridAttentionOptions attention_options(nn::AttentionKind kind) const;
   Partition partition() const;                                      // the grid in the options' blocks
   nn::Grid grid_of(std::int64_t height, std::int64_t width) const;  // tokens of an image of this size

@@ -27,9 +27,12 @@ void Vit::convert(const NamedTensors& targets, NamedTensors& stored, LoadReport&
     const std::string layer = name.substr(0, name.size() - kBias.size()) + ".attn.";
     const auto weight = stored.find(layer + "proj.weight"), out = stored.find(layer + "proj.bias");
     if (targets.contains(layer + "to_qkv.bias") || weight == stored.end() || out == stored.end()) continue;
+    const at::Tensor& matrix = weight->second;
+    if (matrix.dim() != 2 || bias.dim() != 1 || bias.size(0) != 3 * matrix.size(1) || matrix.size(1) == 0 ||
+        out->second.sizes() != matrix.sizes().slice(0, 1))
+      continue;
     const at::Tensor value = bias.to(at::kDouble).chunk(3)[2];
-    if (weight->second.dim() != 2 || weight->second.size(1) != value.size(0)) continue;
-    out->second = (out->second.to(at::kDouble) + weight->second.to(at::kDouble).mv(value)).to(at::kFloat);
+    out->second = (out->second.to(at::kDouble) + matrix.to(at::kDouble).mv(value)).to(at::kFloat);
     moved.push_back(name);
     report.adapted.push_back(
         fmt::format("{}: the part of v moved into {}to_out.0.bias, q and k left out", name, layer));

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "mhla/types.hpp"
 
@@ -43,6 +44,17 @@ std::int64_t VltDesign::depth() const {
   return layers;
 }
 
+// The matrices of every layer (q, k, v, gate, output, and two of an MLP 3.5 times as wide) and mixing.
+double VltDesign::least_elements() const {
+  double elements = 0.0;
+  for (const Stage& stage : stages) {
+    const double mixing = std::pow(static_cast<double>(stage.partition.blocks()), 2);
+    elements += 12.0 * std::pow(static_cast<double>(stage.width), 2) * static_cast<double>(stage.depth) +
+                mixing * static_cast<double>(std::ranges::count(stage.attention, nn::AttentionKind::mhla));
+  }
+  return elements;
+}
+
 const VltDesign::Stage& VltDesign::stage_of(std::int64_t layer) const {
   for (const Stage& stage : stages) {
     if (layer < stage.depth) return stage;
@@ -52,6 +64,7 @@ const VltDesign::Stage& VltDesign::stage_of(std::int64_t layer) const {
 }
 
 VltDesign::VltDesign(const ClassifierOptions& options) {
+  check_classifier_options(options);
   const auto* const size = std::ranges::find_if(kSizes, [&](const Size& size) { return options.model == size.name; });
   if (size == kSizes.end()) throw Error(fmt::format("model \"{}\" is no vision linear transformer", options.model));
   if (options.patch != ClassifierOptions{}.patch)

@@ -25,6 +25,8 @@ struct VltDesign {
 
   explicit VltDesign(const ClassifierOptions& options);
 
+  double least_elements() const;  // of the model's tensors
+
   std::int64_t depth() const;
   const Stage& stage_of(std::int64_t layer) const;
 

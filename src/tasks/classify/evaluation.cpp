@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <cmath>
 
 #include "mhla/types.hpp"
 #include "train/autocast.hpp"
@@ -57,6 +58,9 @@ ClassifyEvaluation evaluate_classifier(models::LoadedClassifier& loaded, const s
     const train::Autocast autocast(device, bf16);
     evaluation.result = classify_all(*loaded.model, loader, device, *alone);
   }
+  if (!std::isfinite(evaluation.result.loss))
+    throw Error(fmt::format("{}: its scores on {} are not finite; its weights are too large or damaged", path.string(),
+                            evaluation.data));
   evaluation.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (options.attention_images > 0)
     evaluation.attention =
