@@ -1,13 +1,11 @@
-// Strict JSON parsing and JSON output.
+// Strict JSON parsing.
 #include "io/json.hpp"
 
 #include <fmt/format.h>
 
-#include <iostream>
 #include <set>
 #include <vector>
 
-#include "io/file.hpp"
 #include "mhla/types.hpp"
 
 namespace mhla::io {
@@ -30,14 +28,6 @@ Json parse_json(std::string_view text, std::string_view source, int max_depth) {
   } catch (const Json::exception& error) {
     throw Error(fmt::format("{}: not valid JSON: {}", source, error.what()));
   }
-}
-
-void write_json(const std::string& target, const Json& value) {
-  const std::string text = value.dump(2) + "\n";
-  if (target == "-")
-    std::cout << text << std::flush;
-  else
-    write_file(target, text);
 }
 
 }  // namespace mhla::io
