@@ -79,7 +79,8 @@ def results(work):
         "weights": (work / "out/model.safetensors").read_bytes(),
         "checkpoint": tensors(max((work / "out/checkpoints").iterdir())),
         "metrics": [{key: value for key, value in row.items() if key not in TIMES} for row in rows],
-        "files": sorted(str(p.relative_to(work)) for p in (work / "out").rglob("*") if p.parent.name != "events"),
+        "files": sorted(p.name for p in (work / "out").iterdir()),
+        "leftovers": [str(p) for p in (work / "out").rglob("*.unfinished")],
     }
 
 

@@ -5,9 +5,11 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <iostream>
+#include <mutex>
 #include <string>
-#include <utility>
+#include <string_view>
 
 #include "io/output_file.hpp"
 #include "io/printable.hpp"
@@ -17,11 +19,13 @@ namespace mhla::cli {
 
 void prepare_descriptors() {
   for (const int stream : std::array{STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
-    if (::fcntl(stream, F_GETFD) < 0) ::open("/dev/null", O_RDWR);  // takes the lowest number that is free
+    if (::fcntl(stream, F_GETFD) < 0 && ::open("/dev/null", O_RDWR) != stream)  // the lowest number that is free
+      std::_Exit(1);
   ::signal(SIGXFSZ, SIG_IGN);
 }
 
-// Holds text back until it is flushed, so that no letter is cut; on a terminal until the end of a line.
+// Holds text back until it is flushed, so that no letter is cut; on a terminal until the end of a line. Any thread may
+// print: torch warns where it runs.
 class StandardStreams::Buffer : public std::streambuf {
  public:
   Buffer(int descriptor, const char* name) : file_(descriptor, name), terminal_(::isatty(descriptor) == 1) {}
@@ -35,30 +39,29 @@ class StandardStreams::Buffer : public std::streambuf {
  protected:
   int_type overflow(int_type letter) override {
     const char text = traits_type::to_char_type(letter);
-    return traits_type::eq_int_type(letter, traits_type::eof()) || xsputn(&text, 1) == 1 ? traits_type::not_eof(letter)
-                                                                                         : traits_type::eof();
+    const bool good = traits_type::eq_int_type(letter, traits_type::eof()) || xsputn(&text, 1) == 1;
+    return good ? traits_type::not_eof(letter) : traits_type::eof();
   }
 
   std::streamsize xsputn(const char* text, std::streamsize size) override {
+    const std::scoped_lock lock(mutex_);
     held_.append(text, static_cast<std::size_t>(size));
     const bool full = held_.size() > kMostHeld || (terminal_ && held_.find('\n') != std::string::npos);
-    return !full || write_lines() ? size : 0;
+    return !full || write(held_.rfind('\n') + 1) ? size : 0;
   }
 
-  int sync() override { return write(std::exchange(held_, {})) ? 0 : -1; }
+  int sync() override {
+    const std::scoped_lock lock(mutex_);
+    return write(held_.size()) ? 0 : -1;
+  }
 
  private:
   static constexpr std::size_t kMostHeld = 1 << 16;
 
-  bool write_lines() {
-    const std::size_t lines = held_.rfind('\n') + 1;
-    std::string rest = held_.substr(lines);
-    held_.resize(lines);
-    return write(std::exchange(held_, std::move(rest)));
-  }
-
-  bool write(const std::string& text) {
-    return guarded([&] { file_.write(io::printable(text, "\n\t")); });
+  bool write(std::size_t count) {
+    const std::string text = io::printable(std::string_view(held_).substr(0, count), "\n\t");
+    held_.erase(0, count);
+    return guarded([&] { file_.write(text); });
   }
 
   template <typename Action>
@@ -74,6 +77,7 @@ class StandardStreams::Buffer : public std::streambuf {
 
   io::OutputFile file_;
   bool terminal_;
+  std::mutex mutex_;
   std::string held_, failure_;
 };
 
