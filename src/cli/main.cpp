@@ -1,6 +1,6 @@
 // The `mhla` program: see program.cpp for the commands.
 #include "cli/commands.hpp"
-#include "cli/support/standard_streams.hpp"
+#include "cli/streams/standard_streams.hpp"
 
 int main(int argc, char** argv) {
   mhla::cli::prepare_descriptors();

@@ -136,8 +136,10 @@ TEST(Resume, OfTwoTrainingsInOneFolderOneRunsAndOneRefuses) {
   const TemporaryFolder folder;
   const Worker first(folder / "shared", 20);
   wait_for_step(folder / "shared", 3);
+  first.send(SIGSTOP);
   const Worker second(folder / "shared", 0, "second.log");
   EXPECT_EQ(second.wait(), 1);
+  first.send(SIGCONT);
   EXPECT_EQ(first.wait(), 0);
   EXPECT_NE(text_of(folder / "shared/second.log").find("process " + std::to_string(first.number()) + " on "),
             std::string::npos)

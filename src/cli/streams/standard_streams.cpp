@@ -1,5 +1,5 @@
 // Buffers of the standard streams.
-#include "cli/support/standard_streams.hpp"
+#include "cli/streams/standard_streams.hpp"
 
 #include <fcntl.h>
 #include <signal.h>
