@@ -11,6 +11,7 @@
 #include <tuple>
 #include <utility>
 
+#include "io/printable.hpp"
 #include "io/tar.hpp"
 #include "mhla/types.hpp"
 
@@ -19,6 +20,9 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string_view first_part(std::string_view path) { return path.substr(0, path.find('/')); }
+
+// Folders may have any bytes for a name; a class has one that files and terminals can show.
+std::string class_of(std::string_view path) { return io::printable(first_part(path)); }
 
 std::string_view last_part(std::string_view path) {
   const std::size_t slash = path.rfind('/');
@@ -147,9 +151,20 @@ std::string split_folder(const io::TarArchive& archive, const fs::path& path, co
 }  // namespace
 
 ImageSource::ImageSource(Listing listing, const std::string& where, const std::vector<std::string>& classes) {
-  std::map<std::string, std::int64_t, std::less<>> images_of;
+  struct ClassFolder {
+    std::string name;
+    std::int64_t images = 0;
+  };
+  std::map<std::string, ClassFolder> folders;  // by class
+  const auto class_folder = [&](std::string_view path) -> ClassFolder& {
+    const ClassFolder folder{std::string(first_part(path))};
+    auto& [name, known] = *folders.try_emplace(class_of(path), folder).first;
+    if (known.name != folder.name)
+      throw Error(fmt::format("{}: two class folders are shown as \"{}\"; one must be renamed", where, name));
+    return known;
+  };
   for (const std::string& folder : listing.folders)
-    if (!is_hidden(folder)) images_of.try_emplace(std::string(first_part(folder)), 0);
+    if (!is_hidden(folder)) class_folder(folder);
   std::vector<std::string> others;
   for (Listing::File& file : listing.files) {
     if (is_hidden(file.path)) continue;
@@ -157,25 +172,26 @@ ImageSource::ImageSource(Listing listing, const std::string& where, const std::v
       others.push_back(file.path);
       continue;
     }
-    ++images_of[std::string(first_part(file.path))];
+    ++class_folder(file.path).images;
     items_.push_back({std::move(file.path), file.entry, 0});
   }
   if (!others.empty())
     warnings_.push_back(fmt::format("{}: {} left out, not .jpg, .jpeg or .png in a class folder; the first is {}",
                                     where, others.size() == 1 ? "1 file" : fmt::format("{} files", others.size()),
                                     *std::ranges::min_element(others)));
-  for (const auto& [name, count] : images_of) {
-    if (count > 0 && classes.empty()) classes_.push_back(name);
-    if (count == 0) warnings_.push_back(fmt::format("{}: the class folder \"{}\" is empty; left out", where, name));
+  for (const auto& [name, folder] : folders) {
+    if (folder.images > 0 && classes.empty()) classes_.push_back(name);
+    if (folder.images == 0)
+      warnings_.push_back(fmt::format("{}: the class folder \"{}\" is empty; left out", where, name));
   }
   if (items_.empty()) throw Error(fmt::format("{}: no images; they must lie in <class>/*.jpg, .jpeg or .png", where));
   if (!classes.empty()) classes_ = classes;
-  std::map<std::string_view, std::int64_t> labels;
+  std::map<std::string, std::int64_t> labels;
   for (const std::string& name : classes_) labels.emplace(name, std::ssize(labels));
   for (Item& item : items_) {
-    const auto found = labels.find(first_part(item.path));
+    const auto found = labels.find(class_of(item.path));
     if (found == labels.end())
-      throw Error(fmt::format("{}: the class \"{}\" is not among those asked for: {}", where, first_part(item.path),
+      throw Error(fmt::format("{}: the class \"{}\" is not among those asked for: {}", where, class_of(item.path),
                               listed(classes_)));
     item.label = found->second;
   }

@@ -1,12 +1,9 @@
-// Reading and atomic writing of whole files, and base64.
+// Reading of whole files, and base64.
 #include "io/file.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <fstream>
 #include <system_error>
 
@@ -14,50 +11,6 @@
 
 namespace mhla::io {
 namespace fs = std::filesystem;
-namespace {
-
-constexpr std::string_view kUnfinished = ".unfinished";
-
-std::string reason_of(int error) { return std::generic_category().message(error); }
-
-// Returns errno of the first call that failed, 0 where all went well.
-int write_all(int file, std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(file, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return errno;
-    bytes = bytes.subspan(static_cast<std::size_t>(written));
-  }
-  return 0;
-}
-
-void flush_folder(const fs::path& folder) {
-  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) return;
-  ::fsync(descriptor);
-  ::close(descriptor);
-}
-
-void write_beside_and_rename(const fs::path& path, std::span<const std::byte> bytes, bool flush) {
-  std::error_code failure;
-  const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
-  fs::create_directories(folder, failure);
-  if (failure) throw Error(fmt::format("{}: the folder cannot be made: {}", folder.string(), failure.message()));
-  const fs::path beside = fmt::format("{}.{}{}", path.string(), ::getpid(), kUnfinished);
-  const int file = ::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (file < 0) throw Error(fmt::format("{}: cannot be written: {}", path.string(), reason_of(errno)));
-  int error = write_all(file, bytes);
-  if (flush && error == 0 && ::fsync(file) != 0) error = errno;
-  if (::close(file) != 0 && error == 0) error = errno;
-  if (error == 0 && ::rename(beside.c_str(), path.c_str()) != 0) error = errno;
-  if (error != 0) {
-    fs::remove(beside, failure);
-    throw Error(fmt::format("{}: {} bytes cannot be written: {}", path.string(), bytes.size(), reason_of(error)));
-  }
-  if (flush) flush_folder(folder);
-}
-
-}  // namespace
 
 std::size_t size_of_file(const fs::path& path) {
   std::error_code failure;
@@ -89,20 +42,6 @@ std::vector<std::byte> read_beginning(const fs::path& path, std::size_t count) {
   if (!stream || static_cast<std::size_t>(stream.gcount()) != count)
     throw Error(fmt::format("{}: cannot be read", path.string()));
   return bytes;
-}
-
-void write_file(const fs::path& path, std::span<const std::byte> bytes) { write_beside_and_rename(path, bytes, false); }
-
-void write_file(const fs::path& path, std::string_view text) { write_file(path, std::as_bytes(std::span(text))); }
-
-void write_durably(const fs::path& path, std::span<const std::byte> bytes) {
-  write_beside_and_rename(path, bytes, true);
-}
-
-void remove_unfinished(const fs::path& folder) {
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(folder, ignored))
-    if (entry.path().string().ends_with(kUnfinished)) fs::remove(entry.path(), ignored);
 }
 
 std::string base64(std::span<const std::byte> bytes) {

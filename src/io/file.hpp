@@ -1,4 +1,4 @@
-// Whole files in and out of memory. Writing is atomic: a reader sees the old file or the complete new one.
+// Whole files in and out of memory.
 #pragma once
 
 #include <cstddef>
@@ -21,8 +21,10 @@ std::vector<std::byte> read_file(const std::filesystem::path& path,
 // The first bytes of a file, at most `count`: enough to see that it is something else, whatever its size.
 std::vector<std::byte> read_beginning(const std::filesystem::path& path, std::size_t count);
 
-// Writes beside `path`, then renames; creates missing folders. On failure (a full disk, a missing right) the error says
-// why, what was at `path` before is still there, and nothing is left beside it.
+// Writes beside the file, then renames: a reader sees the old file or the complete new one. Creates missing folders and
+// follows links. On failure (a full disk, a missing right) the error says why, what was at `path` before is still
+// there, and nothing is left beside it. What is not a regular file, such as /dev/null or a named pipe, is written to as
+// it is.
 void write_file(const std::filesystem::path& path, std::span<const std::byte> bytes);
 void write_file(const std::filesystem::path& path, std::string_view text);
 

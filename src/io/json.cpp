@@ -1,14 +1,12 @@
-// Strict JSON parsing and JSON output.
+// Strict JSON parsing.
 #include "io/json.hpp"
 
 #include <fmt/format.h>
 
-#include <iostream>
 #include <set>
 #include <utility>
 #include <vector>
 
-#include "io/file.hpp"
 #include "mhla/types.hpp"
 
 namespace mhla::io {
@@ -116,14 +114,6 @@ bool read_exactly(const Json& value, float& target) {
 bool read_exactly(const Json& value, std::string& target) {
   if (value.is_string()) target = value.get<std::string>();
   return value.is_string();
-}
-
-void write_json(const std::string& target, const Json& value) {
-  const std::string text = value.dump(2) + "\n";
-  if (target == "-")
-    std::cout << text << std::flush;
-  else
-    write_file(target, text);
 }
 
 }  // namespace mhla::io

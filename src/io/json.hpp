@@ -41,7 +41,7 @@ bool read_exactly(const Json& value, std::array<Value, count>& target) {
   return true;
 }
 
-// Writes to a file (atomically), or to the standard output where `target` is "-".
+// Writes to a file (atomically), or to the standard output where `target` is "-". Names that are not UTF-8 are escaped.
 void write_json(const std::string& target, const Json& value);
 
 }  // namespace mhla::io

@@ -4,6 +4,7 @@
 //   SessionLog   1: status (enum; 1 is START)
 #include "io/tfevents.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -12,7 +13,6 @@
 #include <cstring>
 
 #include "io/crc32c.hpp"
-#include "mhla/types.hpp"
 
 namespace mhla::io {
 namespace {
@@ -51,18 +51,20 @@ std::string masked_crc(const std::string& bytes) {
   return event_raw(std::rotr(crc, 15) + 0xA282EAD8U);
 }
 
+// TensorBoard reads the files of a folder in the order of their names.
+std::filesystem::path new_event_file(const std::filesystem::path& folder, std::int64_t first_step) {
+  std::error_code failure;  // which the opening of the file reports
+  std::filesystem::create_directories(folder, failure);
+  return folder / fmt::format("events.out.tfevents.{:010.0f}.mhla.{}.{}", event_now(), first_step, ::getpid());
+}
+
 }  // namespace
 
-EventFile::EventFile(const std::filesystem::path& folder, std::int64_t first_step) {
-  std::error_code failure;
-  std::filesystem::create_directories(folder, failure);
-  // TensorBoard reads the files of a folder in the order of their names.
-  path_ = folder / fmt::format("events.out.tfevents.{:010.0f}.mhla.{}.{}", event_now(), first_step, ::getpid());
-  stream_.open(path_, std::ios::binary | std::ios::trunc);
+EventFile::EventFile(const std::filesystem::path& folder, std::int64_t first_step)
+    : file_(new_event_file(folder, first_step), O_WRONLY | O_CREAT | O_TRUNC) {
   record(event_wall_time() + event_bytes_field(3, "brain.Event:2"));
   if (first_step > 0)
     record(event_wall_time() + event_varint_field(2, first_step) + event_bytes_field(7, event_varint_field(1, 1)));
-  stream_.flush();
 }
 
 void EventFile::scalars(std::int64_t step, std::span<const std::pair<std::string, double>> values) {
@@ -71,13 +73,11 @@ void EventFile::scalars(std::int64_t step, std::span<const std::pair<std::string
     summary +=
         event_bytes_field(1, event_bytes_field(1, tag) + event_key(2, kFixed32) + event_raw(static_cast<float>(value)));
   record(event_wall_time() + event_varint_field(2, step) + event_bytes_field(5, summary));
-  stream_.flush();
 }
 
 void EventFile::record(const std::string& event) {
   const std::string length = event_raw(static_cast<std::uint64_t>(event.size()));
-  stream_ << length << masked_crc(length) << event << masked_crc(event);
-  if (!stream_) throw Error(fmt::format("{}: cannot be written", path_.string()));
+  file_.write(length + masked_crc(length) + event + masked_crc(event));
 }
 
 }  // namespace mhla::io

@@ -3,10 +3,11 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <span>
 #include <string>
 #include <utility>
+
+#include "io/output_file.hpp"
 
 namespace mhla::io {
 
@@ -16,13 +17,12 @@ class EventFile {
   // interrupted and goes on from there.
   EventFile(const std::filesystem::path& folder, std::int64_t first_step);
 
-  void scalars(std::int64_t step, std::span<const std::pair<std::string, double>> values);  // and flushes
+  void scalars(std::int64_t step, std::span<const std::pair<std::string, double>> values);
 
  private:
   void record(const std::string& event);
 
-  std::filesystem::path path_;
-  std::ofstream stream_;
+  OutputFile file_;
 };
 
 }  // namespace mhla::io

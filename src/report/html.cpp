@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "io/file.hpp"
+#include "io/printable.hpp"
 
 namespace mhla::report::html {
 namespace {
@@ -47,7 +48,7 @@ th:first-child, td:first-child { text-align: left; }
 
 std::string escape(std::string_view text) {
   std::string result;
-  for (const char letter : text) switch (letter) {
+  for (const char letter : io::printable(text, "\n\t")) switch (letter) {
       case '&':
         result += "&amp;";
         break;

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "io/printable.hpp"
+
 namespace mhla::report {
 namespace {
 
@@ -14,9 +16,17 @@ std::size_t letters(const std::string& text) {
   return static_cast<std::size_t>(std::ranges::count_if(text, [](char c) { return (c & 0xC0) != 0x80; }));
 }
 
+// A cell is one line, whatever names it shows.
+std::vector<std::vector<std::string>> printable_cells(std::vector<std::vector<std::string>> rows) {
+  for (auto& row : rows)
+    for (std::string& cell : row) cell = io::printable(cell);
+  return rows;
+}
+
 }  // namespace
 
-std::string table(const std::vector<std::string>& header, const std::vector<std::vector<std::string>>& rows) {
+std::string table(const std::vector<std::string>& header, const std::vector<std::vector<std::string>>& cells) {
+  const std::vector<std::vector<std::string>> rows = printable_cells(cells);
   std::vector<std::size_t> widths;
   widths.reserve(header.size());
   for (const std::string& cell : header) widths.push_back(letters(cell));

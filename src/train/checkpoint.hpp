@@ -1,12 +1,14 @@
 // Checkpoints: one safetensors file each, with everything a run needs to go on as if it had never stopped.
 //
 //   model/NAME, optimizer/NAME, ema/NAME, random/NAME     tensors
-//   metadata "mhla.checkpoint"                            JSON: step, settings of the run, best score, checksum
+//   metadata "mhla.checkpoint"                            JSON: format, step, settings of the run, best score, ...
+//   metadata "mhla.crc32c"                                checksum of the whole file, in which its digits are zeros
 #pragma once
 
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "io/json.hpp"
@@ -16,11 +18,17 @@ namespace mhla::train {
 
 struct Checkpoint {
   std::int64_t step = 0;  // steps done
-  io::Json notes;         // what the trainer wants to remember
-  NamedTensors tensors;
+  io::Json settings = io::Json::object();
+  std::optional<double> best = std::nullopt;  // score
+  double seconds = 0.0;                       // of training
+  std::int64_t processes = 1;
+  NamedTensors tensors{};
 };
 
 void save_checkpoint(const std::filesystem::path& path, const Checkpoint& checkpoint);
+
+// Puts the right checksum into the bytes of a file that has the eight digits of one.
+void seal(std::span<std::byte> file);
 
 // Throws an Error with file and reason where the file is damaged in any way.
 Checkpoint load_checkpoint(const std::filesystem::path& path);
@@ -29,7 +37,8 @@ class CheckpointFolder {
  public:
   explicit CheckpointFolder(std::filesystem::path folder) : folder_(std::move(folder)) {}
 
-  // Writes step-NNNNNNNN.safetensors, then removes all but the newest `keep`.
+  // Writes step-NNNNNNNN.safetensors, then removes all but the newest `keep`. Those of later steps, which the run did
+  // not go on from, are removed too.
   void save(const Checkpoint& checkpoint, std::int64_t keep) const;
 
   std::vector<std::filesystem::path> list() const;  // newest first
@@ -44,7 +53,8 @@ class CheckpointFolder {
   std::filesystem::path folder_;
 };
 
-// Copies stored values into the tensors of a run; an Error lists all that are missing, extra or of another shape.
+// Copies stored values into the tensors of a run; an Error lists all that are missing, extra or of another shape
+// or type.
 void restore(const NamedTensors& target, const NamedTensors& stored, const std::string& prefix,
              const std::string& source);
 

@@ -1,6 +1,7 @@
 // Lines, rows and events of a run.
 #include "train/run_log.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <cmath>
@@ -28,40 +29,66 @@ std::vector<std::pair<std::string, double>> scalars_of(const io::Json& row) {
   return scalars;
 }
 
+// What the pages and tables of a run take for granted.
+void check_row(const io::Json& row, const std::string& where) {
+  const auto check = [&](const char* key, bool good) {
+    if (!good) throw Error(fmt::format("{}: \"{}\" is missing or of another type", where, key));
+  };
+  const auto is_number = [&](const char* key) { return row.contains(key) && row[key].is_number(); };
+  check("step", row.is_object() && row.contains("step") && row["step"].is_number_integer());
+  check("epoch", is_number("epoch"));
+  if (row.contains("loss")) {
+    check("loss", is_number("loss") || row["loss"].is_null());
+    check("lr", is_number("lr"));
+  } else {
+    check("seconds", is_number("seconds"));
+  }
+}
+
+std::vector<io::Json> rows_to_keep(const std::filesystem::path& file, std::int64_t first_step, std::ostream& text) {
+  if (first_step == 0) return {};
+  return read_metrics(file, first_step, [&](const std::string& line) { text << line << std::endl; });
+}
+
+// Only these rows, and open for more.
+io::OutputFile continued(const std::filesystem::path& file, const std::vector<io::Json>& rows) {
+  std::string kept;
+  for (const io::Json& row : rows) kept += row.dump() + "\n";
+  io::write_file(file, kept);
+  return {file, O_WRONLY | O_APPEND};
+}
+
 }  // namespace
 
-std::vector<io::Json> read_metrics(const std::filesystem::path& file, std::int64_t last_step) {
+std::vector<io::Json> read_metrics(const std::filesystem::path& file, std::int64_t last_step,
+                                   const std::function<void(const std::string&)>& report) {
   std::vector<io::Json> rows;
   std::ifstream stream(file);
+  std::int64_t number = 0;
   for (std::string line; std::getline(stream, line);) {
+    const std::string where = fmt::format("{}: line {}", file.string(), ++number);
     if (stream.eof() && !line.ends_with('}')) break;
-    io::Json row = io::parse_json(line, fmt::format("{}: line {}", file.string(), rows.size() + 1));
-    if (!row.is_object() || !row.contains("step") || !row["step"].is_number_integer())
-      throw Error(fmt::format("{}: line {} has no \"step\"", file.string(), rows.size() + 1));
-    if (row["step"].get<std::int64_t>() <= last_step) rows.push_back(std::move(row));
+    try {
+      io::Json row = io::parse_json(line, where);
+      check_row(row, where);
+      if (row["step"].get<std::int64_t>() <= last_step) rows.push_back(std::move(row));
+    } catch (const Error& error) {
+      report(fmt::format("damaged line left out: {}", error.what()));
+    }
   }
   return rows;
 }
 
 RunLog::RunLog(std::filesystem::path folder, std::int64_t first_step, std::string unit, Facts about, std::ostream& text)
     : folder_(std::move(folder)), unit_(std::move(unit)), about_(std::move(about)), text_(text),
-      events_(folder_ / "events", first_step) {
-  const auto file = folder_ / "metrics.jsonl";
-  if (first_step > 0) rows_ = read_metrics(file, first_step);
-  std::string kept;
-  for (const io::Json& row : rows_) kept += row.dump() + "\n";
-  io::write_file(file, kept);
-  lines_.open(file, std::ios::app);
-}
+      rows_(rows_to_keep(folder_ / "metrics.jsonl", first_step, text)),
+      lines_(continued(folder_ / "metrics.jsonl", rows_)), events_(folder_ / "events", first_step) {}
 
 void RunLog::append(const io::Json& row) {
   rows_.push_back(row);
-  lines_ << row.dump() << '\n' << std::flush;
-  if (!lines_) throw Error(fmt::format("{}: cannot be written", (folder_ / "metrics.jsonl").string()));
+  lines_.write(row.dump() + "\n");
   events_.scalars(row.at("step").get<std::int64_t>(), scalars_of(row));
 }
-
-void RunLog::say(const std::string& line) { text_ << line << std::endl; }
 
 void RunLog::step(const StepReport& report) {
   const std::string total = std::to_string(report.steps);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <ostream>
 #include <string>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "io/json.hpp"
+#include "io/output_file.hpp"
 #include "io/tfevents.hpp"
 #include "train/task.hpp"
 
@@ -35,9 +37,9 @@ class RunLog {
 
   void step(const StepReport& report);
   void evaluation(std::int64_t step, double epoch, double seconds, const Evaluation& evaluation, bool best);
-  void say(const std::string& line);
 
  private:
+  void say(const std::string& line) { text_ << line << std::endl; }
   void append(const io::Json& row);
   void write_summary() const;
 
@@ -46,11 +48,14 @@ class RunLog {
   Facts about_;
   std::ostream& text_;
   std::vector<io::Json> rows_;
-  std::ofstream lines_;
+  io::OutputFile lines_;
   io::EventFile events_;
 };
 
-// The rows of a metrics.jsonl up to `last_step`; a half-written last line is left out.
-std::vector<io::Json> read_metrics(const std::filesystem::path& file, std::int64_t last_step);
+// The rows of a metrics.jsonl up to `last_step`. Damaged lines are left out and reported; a half-written last line,
+// which a killed run leaves, is left out.
+std::vector<io::Json> read_metrics(
+    const std::filesystem::path& file, std::int64_t last_step,
+    const std::function<void(const std::string&)>& report = [](const std::string&) {});
 
 }  // namespace mhla::train

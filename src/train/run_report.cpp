@@ -71,7 +71,8 @@ std::string small_chart(const std::vector<io::Json>& rows, const std::string& ke
 }  // namespace
 
 std::string run_page(const std::vector<io::Json>& rows, const Facts& about) {
-  Report report(about.front().second, fmt::format("Curves of a run after step {}", rows.back().at("step").dump()));
+  const std::string step = rows.empty() ? "0" : rows.back().at("step").dump();
+  Report report(about.front().second, fmt::format("Curves of a run after step {}", step));
   std::vector<std::pair<std::string, std::string>> figures;
   for (auto row = rows.rbegin(); row != rows.rend() && figures.empty(); ++row)
     for (const auto& item : row->items())

@@ -8,6 +8,7 @@
 #include <limits>
 #include <set>
 
+#include "io/file.hpp"
 #include "mhla/types.hpp"
 #include "train/autocast.hpp"
 #include "train/flop_count.hpp"
@@ -90,17 +91,18 @@ NamedTensors Trainer::state() const {
 }
 
 void Trainer::check_settings(const Checkpoint& checkpoint) const {
-  const auto different = differences(checkpoint.notes.at("settings"), options_.settings);
+  const auto different = differences(checkpoint.settings, options_.settings);
   if (!different.empty())
     throw Error(fmt::format("{}: its run was made with other settings ({}); `--resume none` starts anew",
                             (options_.out / "checkpoints").string(), fmt::join(different, "; ")));
 }
 
+void Trainer::say(const std::string& line) const { *options_.text << line << std::endl; }
+
 // What every rank must know of a checkpoint beside its tensors: found, steps, best score, seconds.
 at::Tensor Trainer::read_checkpoint(NamedTensors& random) {
-  const auto say = [&](const std::string& line) { *options_.text << line << std::endl; };
   if (options_.resume == "none") checkpoints_.remove_all();
-  std::optional<Checkpoint> found = checkpoints_.newest(say);
+  std::optional<Checkpoint> found = checkpoints_.newest([&](const std::string& line) { say(line); });
   if (!found) return at::zeros({4}, at::kDouble);
   check_settings(*found);
   for (auto& [name, tensor] : random) {
@@ -111,10 +113,8 @@ at::Tensor Trainer::read_checkpoint(NamedTensors& random) {
       say("the checkpoint is of another number of processes: random numbers begin anew");
   }
   restore(state(), found->tensors, "", fmt::format("checkpoint of step {}", found->step));
-  const io::Json& best = found->notes.at("best");
   return at::tensor({1.0, static_cast<double>(found->step),
-                     best.is_null() ? std::numeric_limits<double>::quiet_NaN() : best.get<double>(),
-                     found->notes.at("seconds").get<double>()},
+                     found->best.value_or(std::numeric_limits<double>::quiet_NaN()), found->seconds},
                     at::kDouble);
 }
 
@@ -134,7 +134,15 @@ void Trainer::resume() {
   seconds_ = header[3].item<double>();
 }
 
+// The folder is this run's alone from here on; the processes of a run share the lock of the first.
+void Trainer::take_folder() {
+  if (!communicator_.leads()) return;
+  lock_.emplace(options_.out, [&](const std::string& line) { say(line); });
+  io::remove_unfinished(options_.out);
+}
+
 Ending Trainer::run() {
+  take_folder();
   resume();
   logged_step_ = step_;
   logged_skips_ = static_cast<std::int64_t>(optimizer_.skipped().item<float>());
@@ -142,7 +150,7 @@ Ending Trainer::run() {
     for (const auto& fact : memory_facts()) options_.about.push_back(fact);
     for (const auto& [what, value] : options_.about) *options_.text << fmt::format("{:<11}{}\n", what, value);
     log_.emplace(options_.out, step_, task_.unit(), options_.about, *options_.text);
-    if (step_ > 0) log_->say(fmt::format("resumed after step {} of {}", step_, options_.schedule.steps));
+    if (step_ > 0) say(fmt::format("resumed after step {} of {}", step_, options_.schedule.steps));
   }
   const InterruptGuard interrupts;
   task_.model().train();
@@ -158,7 +166,7 @@ Ending Trainer::run() {
     if (last || due(options_.evaluate_every)) evaluate();
     if (last || stop || due(options_.checkpoint_every)) save();
     if (stop && !last) {
-      if (log_) log_->say(fmt::format("interrupted; saved after step {}", step_));
+      if (log_) say(fmt::format("interrupted; saved after step {}", step_));
       return Ending::interrupted;
     }
   }
@@ -223,7 +231,7 @@ void Trainer::log() {
       report.of_peak = step_flops_ * steps / seconds / *peak;
     log_->step(report);
     if (step_ == 1 && device_.is_cuda())
-      log_->say(fmt::format(
+      say(fmt::format(
           "memory     {} at most, activations included",
           megabytes(static_cast<double>(at::accelerator::getDeviceStats(device_.index()).allocated_bytes[0].peak))));
   }
@@ -265,14 +273,7 @@ void Trainer::save() {
   NamedTensors tensors = state();
   for (const auto& [name, tensor] : random_state(device_, communicator_)) tensors.emplace("random/" + name, tensor);
   if (communicator_.leads())
-    checkpoints_.save({step_,
-                       {{"settings", options_.settings},
-                        {"best", best_ ? io::Json(*best_) : io::Json(nullptr)},
-                        {"seconds", seconds_},
-                        {"seed", options_.seed},
-                        {"processes", communicator_.size()}},
-                       tensors},
-                      options_.keep);
+    checkpoints_.save({step_, options_.settings, best_, seconds_, communicator_.size(), tensors}, options_.keep);
   interval_start_ = Clock::now();
 }
 

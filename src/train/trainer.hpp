@@ -11,6 +11,7 @@
 #include "train/communicator.hpp"
 #include "train/ema.hpp"
 #include "train/gradient_buckets.hpp"
+#include "train/run_lock.hpp"
 #include "train/run_log.hpp"
 #include "train/schedule.hpp"
 #include "train/task.hpp"
@@ -49,6 +50,8 @@ class Trainer {
  private:
   using Clock = std::chrono::steady_clock;
 
+  void say(const std::string& line) const;
+  void take_folder();
   Facts memory_facts() const;
   NamedTensors state() const;
   at::Tensor read_checkpoint(NamedTensors& random);
@@ -70,7 +73,8 @@ class Trainer {
   std::optional<Ema> ema_;
   std::unique_ptr<GradientBuckets> buckets_;  // with several processes
   CheckpointFolder checkpoints_;
-  std::optional<RunLog> log_;  // of rank 0
+  std::optional<RunLock> lock_;  // of rank 0, until the trainer is gone
+  std::optional<RunLog> log_;    // of rank 0
 
   std::int64_t steps_per_epoch_;
   std::int64_t step_ = 0;

@@ -268,7 +268,7 @@ TEST(Sizes, DecodingRefusesPositionsOutsideItsMemory) {
     const DecodeArgs args = run.args(1);
     args.memory.tokens[1] = position;
     expect_error([&] { decode_step(run.config(), 1, args); },
-                 {"memory.tokens[1] is " + std::to_string(position), "at most 24"});
+                 {"memory.tokens of batch row 1 is " + std::to_string(position), "0 to 23"});
   }
 }
 

@@ -139,5 +139,22 @@ TEST(ImageSource, ErrorsNameThePathAndWhatThereIs) {
                {"notes.txt: the archive ends at byte 1"});
 }
 
+TEST(ImageSource, ClassesHaveNamesThatCanBeShown) {
+  const TemporaryFolder folder;
+  std::vector<TarItem> items = {{"train/caf\xE9/1.jpg", make_jpeg(test_picture(8, 8, 1))},
+                                {"train/\x1b[2J/1.jpg", make_jpeg(test_picture(8, 8, 2))}};
+  write_folder(folder, items);
+  const TemporaryFolder archives;
+  io::write_file(archives / "plain.tar", make_tar(items));
+  for (const auto& path : {folder.path(), archives / "plain.tar"}) {
+    const auto source = open_image_source(path, "train");
+    EXPECT_EQ(source->classes(), (std::vector<std::string>{"\\x1b[2J", "caf\\xe9"})) << path;
+    EXPECT_EQ(source->load(1).rgb.size(), 8U * 8U * 3U);
+    EXPECT_EQ(open_image_source(path, "train", {"caf\\xe9", "\\x1b[2J"})->label(0), 0) << path;
+  }
+  write_folder(folder, {{"train/caf\\xe9/1.jpg", make_jpeg(test_picture(8, 8, 3))}});
+  expect_error([&] { open_image_source(folder.path(), "train"); }, {"two class folders are shown as \"caf\\xe9\""});
+}
+
 }  // namespace
 }  // namespace mhla::data

@@ -7,7 +7,6 @@
 #include "io/json.hpp"
 #include "io/png.hpp"
 #include "mhla/types.hpp"
-#include "support/temporary_folder.hpp"
 
 namespace mhla::io {
 namespace {
@@ -20,35 +19,6 @@ TEST(Base64, PadsAsTheStandardSays) {
   EXPECT_EQ(base64_of("fo"), "Zm8=");
   EXPECT_EQ(base64_of("foo"), "Zm9v");
   EXPECT_EQ(base64_of("foobar"), "Zm9vYmFy");
-}
-
-TEST(WriteFile, MakesFoldersReplacesAndLeavesNothingBeside) {
-  const testing::TemporaryFolder folder;
-  const auto path = folder / "a/b/c.txt";
-  write_file(path, "first");
-  write_file(path, "second");
-  const auto bytes = read_file(path);
-  EXPECT_EQ(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()), "second");
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(path.parent_path()), {}), 1);
-}
-
-TEST(WriteFile, AFailureNamesThePathAndLeavesNothing) {
-  const testing::TemporaryFolder folder;
-  std::filesystem::create_directories(folder / "target/inside");
-  EXPECT_THROW(write_file(folder / "target", "text"), Error);
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
-  write_file(folder / "plain", "text");
-  EXPECT_THROW(write_file(folder / "plain/below", "text"), Error);
-}
-
-TEST(WriteFile, LeftoversOfKilledProcessesAreRemovedAndNothingElse) {
-  const testing::TemporaryFolder folder;
-  const std::string_view text = "whole";
-  write_durably(folder / "kept", std::as_bytes(std::span(text)));
-  write_file(folder / "kept.1234.unfinished", "half");
-  remove_unfinished(folder.path());
-  EXPECT_EQ(read_file(folder / "kept").size(), text.size());
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
 }
 
 TEST(ParseJson, RefusesDuplicatesDepthAndGarbageNamingTheSource) {

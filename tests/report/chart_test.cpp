@@ -79,6 +79,16 @@ TEST(Text, NumbersAndDurationsReadWell) {
   EXPECT_EQ(duration(7800), "2 h 10 min");
 }
 
+TEST(Text, NamesInTablesAndPagesAreEscaped) {
+  const std::string lines = table({"name", "count"}, {{"\x1b[31m\n\xFF", "1"}, {"short", "22"}});
+  EXPECT_EQ(lines,
+            "name              count\n"
+            "-----------------------\n"
+            "\\x1b[31m\\x0a\\xff      1\n"
+            "short                22\n");
+  EXPECT_EQ(html::escape("<\xE9\x1b>\n"), "&lt;\\xe9\\x1b&gt;\n");
+}
+
 TEST(Colour, GetsBrighterAllTheWay) {
   const auto luminance = [](double t) {
     const auto rgb = colour(t);

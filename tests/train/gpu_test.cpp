@@ -3,6 +3,7 @@
 
 #include <sstream>
 
+#include "support/no_damage.hpp"
 #include "support/temporary_folder.hpp"
 #include "train/nccl.hpp"
 #include "train/toy_task.hpp"
@@ -41,9 +42,9 @@ FiveSteps train_on(at::Device device, const std::filesystem::path& out, std::int
   options.text = &text;
   Trainer(task, options, *alone).run();
   FiveSteps result;
-  for (const io::Json& row : read_metrics(out / "metrics.jsonl", 5))
+  for (const io::Json& row : read_metrics(out / "metrics.jsonl", 5, mhla::testing::no_damage))
     if (row.contains("loss")) result.losses.push_back(row.at("loss").get<double>());
-  result.end = *CheckpointFolder(out / "checkpoints").newest([](const std::string& line) { ADD_FAILURE() << line; });
+  result.end = *CheckpointFolder(out / "checkpoints").newest(mhla::testing::no_damage);
   return result;
 }
 

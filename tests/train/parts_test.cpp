@@ -1,12 +1,8 @@
 // The parts of the engine one by one.
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/resource.h>
 
 #include <cmath>
 
-#include "io/file.hpp"
-#include "support/temporary_folder.hpp"
 #include "train/autocast.hpp"
 #include "train/flop_count.hpp"
 #include "train/toy_task.hpp"
@@ -14,8 +10,6 @@
 
 namespace mhla::train {
 namespace {
-
-using mhla::testing::TemporaryFolder;
 
 TEST(Schedule, WarmsUpAndFallsToItsFloor) {
   const Schedule cosine{.peak = 1.0, .floor = 0.1, .warmup_from = 0.2, .warmup = 10, .steps = 110};
@@ -142,89 +136,6 @@ TEST(FlopCounter, CountsProductsOnceWithAndWithoutAutocast) {
     EXPECT_DOUBLE_EQ(counter.flops(), forward) << bf16;
     loss.backward();
     EXPECT_GT(counter.flops(), 1.9 * forward) << bf16;  // the input of the first layer needs no gradient
-  }
-}
-
-Checkpoint some_checkpoint(std::int64_t step) {
-  return {step, {{"settings", io::Json::object()}}, {{"model/w", torch::arange(12.0).view({3, 4}) + step}}};
-}
-
-TEST(Checkpoints, KeepTheNewestAndComeBack) {
-  const TemporaryFolder folder;
-  const CheckpointFolder checkpoints(folder / "c");
-  const auto fail = [](const std::string& line) { ADD_FAILURE() << line; };
-  EXPECT_FALSE(checkpoints.newest(fail).has_value());
-  for (const std::int64_t step : {9, 10, 11}) checkpoints.save(some_checkpoint(step), 2);
-  EXPECT_EQ(checkpoints.list().size(), 2U);
-  io::write_file(folder / "c/step-00000012.safetensors.unfinished", "half");
-  const auto newest = checkpoints.newest(fail);
-  ASSERT_TRUE(newest.has_value());
-  EXPECT_EQ(newest->step, 11);
-  EXPECT_TRUE(torch::equal(newest->tensors.at("model/w"), some_checkpoint(11).tensors.at("model/w")));
-  EXPECT_FALSE(std::filesystem::exists(folder / "c/step-00000012.safetensors.unfinished"));
-}
-
-TEST(Checkpoints, EveryDamageIsAnErrorWithFileAndReason) {
-  const TemporaryFolder folder;
-  save_checkpoint(folder / "good", some_checkpoint(1));
-  const auto good = io::read_file(folder / "good");
-  const auto expect_error = [&](std::vector<std::byte> bytes, const char* what) {
-    io::write_file(folder / "bad", bytes);
-    EXPECT_THROW(
-        try { load_checkpoint(folder / "bad"); } catch (const Error& error) {
-          EXPECT_NE(std::string(error.what()).find("/bad"), std::string::npos) << error.what();
-          throw;
-        },
-        Error)
-        << what;
-  };
-  for (std::size_t size = 0; size < good.size(); ++size)
-    expect_error({good.begin(), good.begin() + static_cast<std::ptrdiff_t>(size)}, "cut short");
-  for (std::size_t i = 0; i < 48; ++i) {
-    auto bytes = good;
-    bytes[bytes.size() - 1 - i] ^= std::byte{4};
-    expect_error(bytes, "a flipped bit");
-  }
-  io::write_file(folder / "all/step-00000001.safetensors", "nothing");
-  const CheckpointFolder broken(folder / "all");
-  int reports = 0;
-  EXPECT_THROW(broken.newest([&](const std::string&) { ++reports; }), Error);
-  EXPECT_EQ(reports, 1);
-}
-
-TEST(Checkpoints, AFullDiskIsAnErrorAndThePreviousOneStays) {
-  const TemporaryFolder folder;
-  const CheckpointFolder checkpoints(folder / "c");
-  checkpoints.save(some_checkpoint(1), 1);
-  rlimit before{};
-  ::getrlimit(RLIMIT_FSIZE, &before);
-  rlimit small = before;
-  small.rlim_cur = 100;
-  const auto handler = ::signal(SIGXFSZ, SIG_IGN);
-  ::setrlimit(RLIMIT_FSIZE, &small);
-  std::string message;
-  try {
-    checkpoints.save(some_checkpoint(2), 1);
-  } catch (const Error& error) {
-    message = error.what();
-  }
-  ::setrlimit(RLIMIT_FSIZE, &before);
-  ::signal(SIGXFSZ, handler);
-  EXPECT_NE(message.find("step-00000002.safetensors"), std::string::npos) << message;
-  EXPECT_NE(message.find("cannot be written: File too large"), std::string::npos) << message;
-  const auto kept = checkpoints.newest([](const std::string& line) { ADD_FAILURE() << line; });
-  ASSERT_TRUE(kept.has_value());
-  EXPECT_EQ(kept->step, 1);
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder / "c"), {}), 1);
-}
-
-TEST(Checkpoints, RestoringListsEverythingThatDoesNotFit) {
-  try {
-    restore({{"a", torch::zeros({2})}, {"b", torch::zeros({3})}},
-            {{"m/b", torch::zeros({4})}, {"m/c", torch::zeros({1})}}, "m/", "file");
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "file: m/a is missing; m/b is of shape [4], here [3]; m/c is not part of this run");
   }
 }
 

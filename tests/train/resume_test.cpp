@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "io/file.hpp"
+#include "support/no_damage.hpp"
 #include "support/temporary_folder.hpp"
 #include "train/checkpoint.hpp"
 #include "train/run_log.hpp"
@@ -22,9 +23,9 @@ constexpr std::int64_t kSteps = 23;
 
 class Worker {
  public:
-  Worker(const std::filesystem::path& out, int milliseconds_per_step) {
+  Worker(const std::filesystem::path& out, int milliseconds_per_step, const char* said = "worker.log") {
     std::filesystem::create_directories(out);
-    const std::string log = (out / "worker.log").string(), folder = out.string();
+    const std::string log = (out / said).string(), folder = out.string();
     const std::string steps = std::to_string(kSteps), pause = std::to_string(milliseconds_per_step);
     pid_ = ::fork();
     if (pid_ == 0) {
@@ -35,6 +36,7 @@ class Worker {
       ::_exit(127);
     }
   }
+  pid_t number() const { return pid_; }
   void send(int signal) const { ::kill(pid_, signal); }
   int wait() const {
     int status = 0;
@@ -58,15 +60,20 @@ void wait_for_step(const std::filesystem::path& out, std::int64_t step) {
   FAIL() << "the worker did not reach step " << step;
 }
 
+std::string text_of(const std::filesystem::path& file) {
+  const auto bytes = io::read_file(file);
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
 Checkpoint final_checkpoint(const std::filesystem::path& out) {
-  auto found = CheckpointFolder(out / "checkpoints").newest([](const std::string& line) { ADD_FAILURE() << line; });
+  auto found = CheckpointFolder(out / "checkpoints").newest(mhla::testing::no_damage);
   if (!found) throw Error(out.string() + ": no checkpoint");
   return *found;
 }
 
 void expect_same(const Checkpoint& a, const Checkpoint& b) {
   EXPECT_EQ(a.step, b.step);
-  EXPECT_EQ(a.notes.at("best"), b.notes.at("best"));
+  EXPECT_EQ(a.best, b.best);
   ASSERT_EQ(a.tensors.size(), b.tensors.size());
   for (const auto& [name, tensor] : a.tensors) EXPECT_TRUE(torch::equal(tensor, b.tensors.at(name))) << name;
 }
@@ -87,8 +94,8 @@ TEST(Resume, AfterKillNineEqualsAnUninterruptedRun) {
   EXPECT_EQ(Worker(folder / "killed", 0).wait(), 0);
   expect_same(final_checkpoint(folder / "killed"), uninterrupted(folder));
 
-  const auto rows = read_metrics(folder / "killed/metrics.jsonl", kSteps);
-  const auto whole = read_metrics(folder / "whole/metrics.jsonl", kSteps);
+  const auto rows = read_metrics(folder / "killed/metrics.jsonl", kSteps, mhla::testing::no_damage);
+  const auto whole = read_metrics(folder / "whole/metrics.jsonl", kSteps, mhla::testing::no_damage);
   ASSERT_EQ(rows.size(), whole.size());
   for (std::size_t i = 0; i < rows.size(); ++i) {
     EXPECT_EQ(rows[i].at("step"), whole[i].at("step"));
@@ -119,11 +126,25 @@ TEST(Resume, ADamagedCheckpointIsReportedAndThePreviousTaken) {
   bytes[bytes.size() - 100] ^= std::byte{1};  // one bit of one tensor
   io::write_file(files[0], bytes);
   ASSERT_EQ(Worker(folder / "damaged", 0).wait(), 0);
-  const auto log = io::read_file(folder / "damaged/worker.log");
-  const std::string text(reinterpret_cast<const char*>(log.data()), log.size());
-  EXPECT_NE(text.find(files[0].string() + ": the data do not match their checksum"), std::string::npos) << text;
+  const std::string text = text_of(folder / "damaged/worker.log");
+  EXPECT_NE(text.find(files[0].string() + ": the file does not match its checksum"), std::string::npos) << text;
   EXPECT_NE(text.find("resumed after step 20 of 23"), std::string::npos) << text;
   expect_same(final_checkpoint(folder / "damaged"), uninterrupted(folder));
+}
+
+TEST(Resume, OfTwoTrainingsInOneFolderOneRunsAndOneRefuses) {
+  const TemporaryFolder folder;
+  const Worker first(folder / "shared", 20);
+  wait_for_step(folder / "shared", 3);
+  first.send(SIGSTOP);
+  const Worker second(folder / "shared", 0, "second.log");
+  EXPECT_EQ(second.wait(), 1);
+  first.send(SIGCONT);
+  EXPECT_EQ(first.wait(), 0);
+  EXPECT_NE(text_of(folder / "shared/second.log").find("process " + std::to_string(first.number()) + " on "),
+            std::string::npos)
+      << text_of(folder / "shared/second.log");
+  expect_same(final_checkpoint(folder / "shared"), uninterrupted(folder));
 }
 
 #ifdef MHLA_MPIRUN
@@ -138,8 +159,8 @@ TEST(Processes, TwoOfHalfTheBatchEqualOneOfTheWhole) {
   ASSERT_EQ(run(1, "one"), 0);
   ASSERT_EQ(run(2, "two"), 0);
   const Checkpoint one = final_checkpoint(folder / "one"), two = final_checkpoint(folder / "two");
-  EXPECT_EQ(one.notes.at("processes"), 1);
-  EXPECT_EQ(two.notes.at("processes"), 2);
+  EXPECT_EQ(one.processes, 1);
+  EXPECT_EQ(two.processes, 2);
   for (const auto& [name, tensor] : one.tensors) {
     if (name.starts_with("random/")) continue;
     EXPECT_TRUE(torch::allclose(tensor, two.tensors.at(name), 1e-5, 1e-6))

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "mhla/torch.hpp"
+#include "tensor_io/tensors.hpp"
 #include "train/communicator.hpp"
 #include "train/task.hpp"
 
@@ -72,11 +73,15 @@ class ToyTask : public Task {
     const double accuracy = model_->forward(x).argmax(1).eq(labels).to(at::kDouble).mean().item<double>();
     return {accuracy, {{"val/accuracy", accuracy}}};
   }
-  void save_best(const Evaluation&) override { ++best_saved; }
+  void save_best(const Evaluation&) override {
+    ++best_saved;
+    if (!best_file.empty()) io::save_tensors(best_file, io::named_tensors(*model_));
+  }
 
   std::chrono::milliseconds step_time{0};
   double loss_factor = 1.0;
   int best_saved = 0;
+  std::filesystem::path best_file;  // where it keeps the best weights, if anywhere
 
  private:
   // Its own generator: neither the rank nor the state of torch's random numbers changes the data.

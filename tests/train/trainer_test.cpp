@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "support/no_damage.hpp"
 #include "support/temporary_folder.hpp"
 #include "train/toy_task.hpp"
 
@@ -33,7 +34,7 @@ TEST(Trainer, LearnsProjectsAndLeavesItsFiles) {
   options.bf16 = true;
   Trainer trainer(task, options, *alone);
   EXPECT_EQ(trainer.run(), Ending::finished);
-  const auto rows = read_metrics(folder / "metrics.jsonl", 1000);
+  const auto rows = read_metrics(folder / "metrics.jsonl", 1000, mhla::testing::no_damage);
   EXPECT_LT(rows[rows.size() - 2].at("loss").get<double>(), 0.6 * rows[0].at("loss").get<double>());
   EXPECT_GT(trainer.best_score(), 0.6);
   EXPECT_GE(task.best_saved, 1);
@@ -65,7 +66,7 @@ TEST(Trainer, AccumulatedBatchesEqualOneLargeBatch) {
   options.schedule.warmup = 0;
   options.accumulate = 7;
   Trainer(task, options, *alone).run();
-  const io::Json row = read_metrics(folder / "metrics.jsonl", 1)[0];
+  const io::Json row = read_metrics(folder / "metrics.jsonl", 1, mhla::testing::no_damage)[0];
   EXPECT_NEAR(row.at("loss").get<double>(), loss.item<double>(), 1e-6);
   EXPECT_NEAR(row.at("grad_norm").get<double>(), std::sqrt(square), 1e-6 * std::sqrt(square));
 }

@@ -9,6 +9,7 @@
 #include "cli/commands.hpp"
 #include "cli/failure.hpp"
 #include "cli/support/output.hpp"
+#include "io/printable.hpp"
 #include "io/safetensors.hpp"
 
 namespace mhla::cli {
@@ -58,7 +59,8 @@ void inspect(const io::SafeTensors& file, const InspectOptions& options, io::Jso
   }
   text << file.source() << "\n\n";
   if (!options.summary && !rows.empty()) text << table({"tensor", "dtype", "shape", "bytes"}, rows) << '\n';
-  for (const auto& [key, value] : file.metadata()) text << fmt::format("{}: {}\n", key, shortened(value));
+  for (const auto& [key, value] : file.metadata())
+    text << fmt::format("{}: {}\n", io::printable(key), shortened(io::printable(value)));
   if (!file.metadata().empty()) text << '\n';
   std::string types;
   for (const auto& [dtype, totals] : by_type)

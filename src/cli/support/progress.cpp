@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <iostream>
 
 #include "report/duration.hpp"
@@ -17,6 +18,9 @@ constexpr double kTerminalInterval = 0.2;
 constexpr double kPlainInterval = 5.0;
 
 double seconds(std::chrono::steady_clock::duration time) { return std::chrono::duration<double>(time).count(); }
+
+// Past std::cerr, which shows control characters instead of obeying them.
+void clear_line() { std::fputs("\r\033[K", stderr); }
 
 }  // namespace
 
@@ -41,14 +45,13 @@ void Progress::show(const std::string& detail) {
   std::string line = fmt::format("{}: {:3.0f} %", task_, 100.0 * share);
   if (share > 0.0 && share < 1.0) line += fmt::format(", {} left", report::duration(elapsed * (1.0 - share) / share));
   if (!detail.empty()) line += fmt::format(" ({})", detail);
-  if (terminal_)
-    std::cerr << "\r\033[K" << line << std::flush;
-  else
-    std::cerr << line << std::endl;
+  if (terminal_) clear_line();
+  std::cerr << line;
+  if (!terminal_) std::cerr << std::endl;
 }
 
 void Progress::finish() {
-  if (terminal_ && drawn_) std::cerr << "\r\033[K" << std::flush;
+  if (terminal_ && drawn_) clear_line();
   drawn_ = false;
 }
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <fstream>
 
+#include "io/printable.hpp"
 #include "io/safetensors.hpp"
 #include "models/base/weights.hpp"
 #include "models/classifier_file.hpp"
@@ -32,7 +33,7 @@ std::string command_line() {
     line += ' ' + bytes.substr(begin + 1, end - begin - 1);
     begin = end;
   }
-  return line;
+  return io::printable(line);
 }
 
 struct ClassifyRun {
