@@ -65,6 +65,13 @@ if(MHLA_SANITIZE)
     "$<$<COMPILE_LANGUAGE:CXX>:-fsanitize=address,undefined;-fno-sanitize-recover=undefined;-fno-omit-frame-pointer>")
   add_link_options(-fsanitize=address,undefined)
 endif()
+if(MHLA_SANITIZE_THREADS)
+  add_compile_options(-fsanitize=thread)
+  add_link_options(-fsanitize=thread)
+endif()
+if(MHLA_LIBFUZZER)
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
 
 # Third-party headers (CLI11, nlohmann-json, fmt) collected by tools/bootstrap.sh; system headers otherwise.
 set(MHLA_DEPS_INCLUDE "${PROJECT_SOURCE_DIR}/.deps/include" CACHE PATH "Prefix of the third-party headers")
