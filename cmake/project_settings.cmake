@@ -55,8 +55,10 @@ function(mhla_link_one_runtime target)
 endfunction()
 
 add_library(mhla_settings INTERFACE)
-# -Wno-restrict: GCC 12 reports string concatenation falsely.
-set(warnings -Wall -Wextra -Wno-psabi -Wno-restrict)
+set(warnings -Wall -Wextra -Wno-psabi)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  list(APPEND warnings -Wno-restrict)  # GCC 12 reports string concatenation falsely
+endif()
 list(JOIN warnings "," warnings_of_nvcc)
 target_compile_options(mhla_settings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:${warnings}>
                                                $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${warnings_of_nvcc}>)

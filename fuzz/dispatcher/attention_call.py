@@ -1,11 +1,11 @@
 """The calls of the attention operator: random arguments for them, and whether a result is right."""
 
 import torch
-from formula import ALGORITHMS, FEATURE_MAPS, LARGEST, UNIT, Attention, require
-from tensors import DTYPES
-from wrong import close, expect
 
 import mhla
+from formula import ALGORITHMS, FEATURE_MAPS, LARGEST, UNIT, Attention, Unspecified, require
+from tensors import DTYPES
+from wrong import close, expect
 
 
 def tensor(random, *shape, **more):
@@ -19,7 +19,9 @@ def partition_of(random, line):
     if line or random.random() < 0.5:
         return [random.randrange(40)], [random.choice((1, 2, 3, 4, 7, 16, 50))]
     axes = random.choice((2, 3))
-    return [random.randrange(1, 7 if axes == 2 else 4) for _ in range(axes)], [random.randrange(1, 5) for _ in range(axes)]
+    return [random.randrange(1, 7 if axes == 2 else 4) for _ in range(axes)], [
+        random.randrange(1, 5) for _ in range(axes)
+    ]
 
 
 def option(random, names, first):
@@ -30,8 +32,11 @@ class AttentionCall:
     """``mhla.attention`` by the direct path or ``torch.ops.mhla.attention``, its gradients, and its shapes on meta."""
 
     name = "attention"
-    names = "q k v mixing partition sizes extents feature_map normalizer causal masking algorithm scale eps feature_eps " \
-            "q_den k_den cu_seqlens initial_state initial_S initial_z initial_tokens return_state state_blocks batch"  # fmt: skip
+    names = (
+        "q k v mixing partition sizes extents feature_map normalizer causal masking algorithm scale eps "
+        "feature_eps q_den k_den cu_seqlens initial_state initial_S initial_z initial_tokens return_state "
+        "state_blocks batch"
+    )
 
     def arguments(self, random):
         masking = random.choice(("none", "none", "block-causal", "token-causal", "token-causal"))
@@ -45,18 +50,27 @@ class AttentionCall:
         key_dim, value_dim = random.choice((1, 4, 5, 8, 16, 33)), random.choice((1, 3, 8, 16, 32))
         dtype = option(random, DTYPES, "float32")
         normalizer = random.choice(("none", "paper", "authors") if masking == "none" else ("none", "paper"))
-        kind = {"dtype": dtype, "values": random.choice(("normal", "normal", "positive")), "grad": random.random() < 0.2}
+        kind = {
+            "dtype": dtype,
+            "values": random.choice(("normal", "normal", "positive")),
+            "grad": random.random() < 0.2,
+        }
         a = {
             "through": random.choice(("direct", "direct", "ops", "meta")),
             "q": tensor(random, batch, tokens, heads, key_dim, **kind),
             "k": tensor(random, batch, tokens, kv_heads, key_dim, **kind),
             "v": tensor(random, batch, tokens, kv_heads, value_dim, dtype=dtype, grad=kind["grad"]),
-            "sizes": sizes, "extents": extents, "masking": masking, "normalizer": normalizer,
+            "sizes": sizes,
+            "extents": extents,
+            "masking": masking,
+            "normalizer": normalizer,
             "feature_map": option(random, list(FEATURE_MAPS), "relu"),
             "algorithm": "summary" if normalizer == "authors" else option(random, ALGORITHMS, "automatic"),
-            "scale": random.choice((1.0, 0.25, -2.0)), "eps": random.choice((1e-6, 1e-6, 0.0, 0.5)),
-            "feature_eps": random.choice((0.0, 0.0, 1e-3, 0.5)), "return_state": False,
-        }  # fmt: skip
+            "scale": random.choice((1.0, 0.25, -2.0)),
+            "eps": random.choice((1e-6, 1e-6, 0.0, 0.5)),
+            "feature_eps": random.choice((0.0, 0.0, 1e-3, 0.5)),
+            "return_state": False,
+        }
         longest, rows = tokens, batch
         if packed:
             cuts = sorted(random.randrange(tokens + 1) for _ in range(random.randrange(3)))
@@ -87,18 +101,24 @@ class AttentionCall:
             blocks += random.choice((0, 0, 0, 2))
         shape = (heads, blocks, blocks) if random.random() < 0.3 else (blocks, blocks)
         values = random.choice(("positive", "positive", "normal"))
-        a["mixing"] = tensor(random, *shape, dtype=random.choice(("float32", "float64", dtype)), values=values,
-                             grad=kind["grad"])  # fmt: skip
+        a["mixing"] = tensor(
+            random, *shape, dtype=random.choice(("float32", "float64", dtype)), values=values, grad=kind["grad"]
+        )
         return a
 
     def call(self, through, return_state, **a):
+        if not isinstance(a["masking"], str):
+            raise Unspecified("causal")
         if through == "direct":
             causal = {"none": False, "token-causal": True, "block-causal": "block"}.get(a["masking"], a["masking"])
             state = (a.get("initial_S"), a.get("initial_z")) if a.get("initial_S") is not None else None
-            partition = a["extents"][0] if len(a["sizes"]) == 1 else mhla.Partition(tuple(a["sizes"]), tuple(a["extents"]))
+            partition = (
+                a["extents"][0] if len(a["sizes"]) == 1 else mhla.Partition(tuple(a["sizes"]), tuple(a["extents"]))
+            )
             rest = {x: a[x] for x in a if x not in ("masking", "sizes", "extents", "initial_S", "initial_z")}
-            return mhla.attention(**rest, partition=partition, causal=causal, initial_state=state,
-                                  return_state=return_state)  # fmt: skip
+            return mhla.attention(
+                **rest, partition=partition, causal=causal, initial_state=state, return_state=return_state
+            )
         if through == "meta":
             a = {x: value.to("meta") if isinstance(value, torch.Tensor) else value for x, value in a.items()}
             return torch.ops.mhla.attention(**a)[0]
@@ -115,8 +135,11 @@ class AttentionCall:
             return
         if through == "direct" and len(a["sizes"]) == 1:
             a["sizes"], a["extents"] = [a["q"].shape[1]], a["extents"][:1]
-        leaves = {x: value.detach().double().requires_grad_() if value.requires_grad else value.detach()
-                  for x, value in a.items() if isinstance(value, torch.Tensor)}  # fmt: skip
+        leaves = {
+            x: value.detach().double().requires_grad_() if value.requires_grad else value.detach()
+            for x, value in a.items()
+            if isinstance(value, torch.Tensor)
+        }
         plain = {x: value.detach() if isinstance(value, torch.Tensor) else value for x, value in a.items()}
         formula = Attention(**plain)
         o = result[0] if return_state else result

@@ -39,14 +39,14 @@ def accumulation(dtype):
 
 def check_partition(sizes, extents):
     for values, least in ((sizes, 0), (extents, 1)):
-        require(isinstance(values, (list, tuple)) and all(type(x) is int for x in values), "partition")
+        require(isinstance(values, (list, tuple)) and all(isinstance(x, int) for x in values), "partition")
         require(1 <= len(values) <= 3 and len(values) == len(sizes) and min(values) >= least, "partition")
 
 
 def places(sizes, extents):
     """(block of each token, its coordinates inside the block, number of blocks)"""
     check_partition(sizes, extents)
-    require(prod(sizes) < 2**16, "tokens of the partition")
+    require(max(sizes) < 2**16 and prod(sizes) < 2**16, "tokens of the partition")
     counts = [-(-size // extent) for size, extent in zip(sizes, extents, strict=True)]
     block, inner = torch.zeros(prod(sizes), dtype=torch.int64), []
     axes = torch.meshgrid(*(torch.arange(size) for size in sizes), indexing="ij")
@@ -75,12 +75,32 @@ class Attention:
 
     ``o`` is the output and ``o_bound`` what a result may differ from it, where it is ``certain``: where the sums do not
     leave the range of their type and the denominator is not lost in rounding. ``condition`` is the smallest
-    denominator relative to the sum of the sizes of its terms. ``of_numerator`` is ``o`` with the denominator held fixed.
+    denominator relative to the sum of the sizes of its terms. ``of_numerator`` is ``o`` with the
+    denominator held fixed.
     """
 
-    def __init__(self, q, k, v, mixing, sizes, extents, feature_map="relu", normalizer="paper", masking="none",
-                 algorithm="automatic", scale=1.0, eps=1e-6, feature_eps=0.0, q_den=None, k_den=None, cu_seqlens=None,
-                 initial_S=None, initial_z=None, initial_tokens=0):  # fmt: skip
+    def __init__(
+        self,
+        q,
+        k,
+        v,
+        mixing,
+        sizes,
+        extents,
+        feature_map="relu",
+        normalizer="paper",
+        masking="none",
+        algorithm="automatic",
+        scale=1.0,
+        eps=1e-6,
+        feature_eps=0.0,
+        q_den=None,
+        k_den=None,
+        cu_seqlens=None,
+        initial_S=None,
+        initial_z=None,
+        initial_tokens=0,
+    ):
         require(isinstance(q, torch.Tensor) and q.ndim == 4 and k.ndim == 4 and v.ndim == 4, "axes")
         batch, tokens, heads, key_dim = q.shape
         kv_heads, value_dim = k.shape[2], v.shape[3]
@@ -215,7 +235,10 @@ class Attention:
         require((z is not None) == (S is not None and normalizer != "none"), "initial_z")
         self.initial = (S, z)
         blocks = -(-self.initial_tokens // extents[0])
-        for x, shape in ((S, (self.rows, kv_heads, blocks, key_dim, value_dim)), (z, (self.rows, kv_heads, blocks, key_dim))):
+        for x, shape in (
+            (S, (self.rows, kv_heads, blocks, key_dim, value_dim)),
+            (z, (self.rows, kv_heads, blocks, key_dim)),
+        ):
             if x is not None:
                 check_tokens(x, "initial state", accumulation(dtype), shape)
 

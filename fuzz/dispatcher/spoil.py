@@ -2,11 +2,51 @@
 
 from tensors import DTYPES, LAYOUTS, OTHER_DTYPES, VALUES, is_tensor
 
-INTEGERS = (-(2**63), -(2**31), -2, -1, 0, 1, 2, 3, 5, 7, 64, 2**16, 2**24, 2**31 - 1, 2**31, 2**32, 2**40, 2**53,
-            2**60, 2**61, 2**62, 2**63 - 1, 2**63)  # fmt: skip
+INTEGERS = (
+    -(2**63),
+    -(2**31),
+    -2,
+    -1,
+    0,
+    1,
+    2,
+    3,
+    5,
+    7,
+    64,
+    2**16,
+    2**24,
+    2**31 - 1,
+    2**31,
+    2**32,
+    2**40,
+    2**53,
+    2**60,
+    2**61,
+    2**62,
+    2**63 - 1,
+    2**63,
+)
 FLOATS = (float("nan"), float("inf"), float("-inf"), 0.0, -1.0, 0.5, 1e-300, 1e-30, 1e30, 1e300, -1e300)
-TEXTS = ("", "RELU", "nothing", "paper\0", "none", "relu", "exp", "authors", "dense", "token-causal", "error", "clamp",
-         "half", "head", "channels", "x" * 300, "é")  # fmt: skip
+TEXTS = (
+    "",
+    "RELU",
+    "nothing",
+    "paper\0",
+    "none",
+    "relu",
+    "exp",
+    "authors",
+    "dense",
+    "token-causal",
+    "error",
+    "clamp",
+    "half",
+    "head",
+    "channels",
+    "x" * 300,
+    "é",
+)
 
 
 def spoil(value, random):

@@ -10,7 +10,18 @@ import torch
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 OTHER_DTYPES = ("int64", "int32", "bool", "uint8", "complex64", "float8_e4m3fn")
 VALUES = ("normal", "positive", "zeros", "nan", "inf", "large", "tiny", "one_nan")
-LAYOUTS = ("plain", "gap", "transposed", "expanded", "flipped", "negated", "sparse", "shifted", "subclass", "conjugated")
+LAYOUTS = (
+    "plain",
+    "gap",
+    "transposed",
+    "expanded",
+    "flipped",
+    "negated",
+    "sparse",
+    "shifted",
+    "subclass",
+    "conjugated",
+)
 
 _generator = torch.Generator()
 

@@ -30,18 +30,30 @@ class Choices {
   std::int64_t size(std::int64_t low, std::int64_t high) {
     if (!rarely()) return number(low, high);
     constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
-    constexpr std::array<std::int64_t, 16> kHard{
-        -1, 0, -2, std::int64_t{1} << 31, (std::int64_t{1} << 31) - 1, std::int64_t{1} << 32, std::int64_t{1} << 40,
-        std::int64_t{1} << 53, std::int64_t{1} << 60, std::int64_t{1} << 61, std::int64_t{1} << 62, kMost, kMost - 1,
-        std::numeric_limits<std::int64_t>::min(), 65536, 1 << 24};
+    constexpr std::array<std::int64_t, 16> kHard{-1,
+                                                 0,
+                                                 -2,
+                                                 std::int64_t{1} << 31,
+                                                 (std::int64_t{1} << 31) - 1,
+                                                 std::int64_t{1} << 32,
+                                                 std::int64_t{1} << 40,
+                                                 std::int64_t{1} << 53,
+                                                 std::int64_t{1} << 60,
+                                                 std::int64_t{1} << 61,
+                                                 std::int64_t{1} << 62,
+                                                 kMost,
+                                                 kMost - 1,
+                                                 std::numeric_limits<std::int64_t>::min(),
+                                                 65536,
+                                                 1 << 24};
     return kHard[byte() % kHard.size()] + (flag() ? number(0, 3) - 1 : 0);
   }
 
   double factor() {
     constexpr std::array<double, 8> kPlain{1.0, 0.5, 0.25, 2.0, -1.0, 1e-3, 1e-6, 0.0};
     constexpr double kInfinity = std::numeric_limits<double>::infinity();
-    constexpr std::array<double, 6> kHard{kInfinity, -kInfinity, std::numeric_limits<double>::quiet_NaN(), 1e300, 1e-300,
-                                          1e30};
+    constexpr std::array<double, 6> kHard{kInfinity, -kInfinity, std::numeric_limits<double>::quiet_NaN(),
+                                          1e300,     1e-300,     1e30};
     return rarely() ? kHard[byte() % kHard.size()] : kPlain[byte() % kPlain.size()];
   }
 

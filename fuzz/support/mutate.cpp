@@ -8,13 +8,25 @@
 namespace mhla::fuzz {
 namespace {
 
-constexpr std::array<std::uint64_t, 12> kNumbers{0,           1,           0x7f,
-                                                 0xff,        0x7fff,      0xffff,
-                                                 0x7fffffff,  0x80000000U, 0xffffffffU,
-                                                 1ULL << 62U, 1ULL << 63U, 0xffffffffffffffffU};
-constexpr std::array<std::string_view, 16> kTexts{
-    "-1", "0", "4294967296", "9223372036854775807", "9223372036854775808", "1e400", "1.5", "null",
-    "[]", "{}", "\"\"", "true", "\\u0000", "[[[[[[[[", "\xff\xfe", "-0.0"};
+constexpr std::array<std::uint64_t, 12> kNumbers{0,           1,           0x7f,        0xff,
+                                                 0x7fff,      0xffff,      0x7fffffff,  0x80000000U,
+                                                 0xffffffffU, 1ULL << 62U, 1ULL << 63U, 0xffffffffffffffffU};
+constexpr std::array<std::string_view, 16> kTexts{"-1",
+                                                  "0",
+                                                  "4294967296",
+                                                  "9223372036854775807",
+                                                  "9223372036854775808",
+                                                  "1e400",
+                                                  "1.5",
+                                                  "null",
+                                                  "[]",
+                                                  "{}",
+                                                  "\"\"",
+                                                  "true",
+                                                  "\\u0000",
+                                                  "[[[[[[[[",
+                                                  "\xff\xfe",
+                                                  "-0.0"};
 
 class Editor {
  public:

@@ -106,7 +106,8 @@ inline double output_unit(DType dtype) {
 }
 inline double sum_unit(DType dtype) { return dtype == DType::f64 ? 0x1p-46 : 0x1p-17; }
 
-// numerator / denominator as the operator may have rounded it; nothing is said where the denominator is lost in rounding.
+// numerator / denominator as the operator may have rounded it; nothing is said where the denominator is lost in
+// rounding.
 inline bool agrees(double actual, const Sum& numerator, const Sum& denominator, double eps, DType dtype) {
   const double unit = sum_unit(dtype), divisor = denominator.value + eps;
   const double lost = unit * (denominator.size + std::abs(eps)) + 1e-36;

@@ -1,8 +1,7 @@
 // The C interface: any numbers in its structs give a status, and a message that names an argument where it is not OK.
-#include "mhla/mhla.h"
-
 #include <cstring>
 
+#include "mhla/mhla.h"
 #include "support/choices.hpp"
 #include "support/target.hpp"
 
@@ -20,7 +19,8 @@ bool ok(mhla_status status) {
 }
 
 std::int32_t option(Choices& choices, int count) {
-  return choices.rarely() ? static_cast<std::int32_t>(choices.size(-2, 9)) : static_cast<std::int32_t>(choices.number(0, count - 1));
+  return choices.rarely() ? static_cast<std::int32_t>(choices.size(-2, 9))
+                          : static_cast<std::int32_t>(choices.number(0, count - 1));
 }
 
 mhla_options options_of(Choices& choices) {
@@ -36,24 +36,30 @@ mhla_options options_of(Choices& choices) {
 }
 
 mhla_partition partition_of(Choices& choices) {
-  mhla_partition p{};
+  mhla_partition p = mhla_default_problem().partition;
   const int axes = static_cast<int>(choices.size(1, 3));
   std::int64_t sizes[3], counts[3];
   for (int axis = 0; axis < 3; ++axis) sizes[axis] = choices.size(0, 6), counts[axis] = choices.size(1, 4);
   const auto make = choices.flag() ? mhla_partition_grid : mhla_partition_by_extent;
-  if (axes == 1 || !ok(make(axes, sizes, counts, &p))) ok(mhla_partition_line(choices.size(0, 30), choices.size(1, 9), &p));
-  if (choices.rarely()) p.sizes[choices.number(0, 2)] = choices.size(0, 9);  // a struct can hold anything
+  if (axes == 1 || !ok(make(axes, sizes, counts, &p)))
+    ok(mhla_partition_line(choices.size(0, 30), choices.size(1, 9), &p));
+  return p;
+}
+
+// A struct can hold anything.
+void spoil(mhla_partition& p, Choices& choices) {
+  if (choices.rarely()) p.sizes[choices.number(0, 2)] = choices.size(0, 9);
   if (choices.rarely()) p.extents[choices.number(0, 2)] = choices.size(0, 9);
   if (choices.rarely()) p.blocks = choices.size(0, 9);
   if (choices.rarely()) p.tokens = choices.size(0, 9);
   if (choices.rarely()) p.axes = static_cast<int>(choices.size(0, 3));
-  return p;
 }
 
 void try_partition(Choices& choices) {
   const mhla_partition p = partition_of(choices);
   if (p.tokens < 0 || p.tokens > 4096 || p.blocks < 0 || p.blocks > 64) return;
-  std::vector<std::int64_t> order(static_cast<std::size_t>(p.tokens) + 1), offsets(static_cast<std::size_t>(p.blocks) + 1);
+  std::vector<std::int64_t> order(static_cast<std::size_t>(p.tokens) + 1),
+      offsets(static_cast<std::size_t>(p.blocks) + 1);
   ok(mhla_partition_block_order(&p, order.data(), offsets.data()));
   std::vector<double> mixing(static_cast<std::size_t>(p.blocks * p.blocks) + 1);
   mhla_mixing_parameters parameters{choices.factor(), choices.factor(), choices.factor()};
@@ -65,6 +71,7 @@ void try_plan(Choices& choices) {
   problem.device = option(choices, 1);
   problem.dtype = option(choices, 4);
   problem.partition = partition_of(choices);
+  spoil(problem.partition, choices);
   problem.batch = choices.size(0, 2);
   problem.heads = choices.size(1, 3);
   problem.kv_heads = choices.flag() ? problem.heads : choices.size(1, 3);

@@ -43,9 +43,9 @@ fuzz::Inputs fuzz::seeds() { return {}; }
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   Choices choices(fuzz::bytes_of(data, size));
   const DecodeConfig c = config_of(choices);
-  const std::initializer_list<std::string_view> names{"batch", "heads", "key_dim", "value_dim", "block_size", "mixing",
-                                                      "scale", "eps", "max_tokens", "summary_dtype", "normalizer",
-                                                      "beyond", "tokens", "dtype"};
+  const std::initializer_list<std::string_view> names{"batch",      "heads",  "key_dim", "value_dim",  "block_size",
+                                                      "mixing",     "scale",  "eps",     "max_tokens", "summary_dtype",
+                                                      "normalizer", "beyond", "tokens",  "dtype"};
   if (!fuzz::runs_or_names(names, [&] { validate(c); })) return 0;
   for (const std::int64_t n : {c.batch, c.heads, c.key_dim, c.value_dim, c.block_size, c.mixing_blocks, c.slots()})
     if (n > kFew) return 0;
@@ -54,7 +54,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const bool normalized = c.options.normalizer != Normalizer::none;
   const std::int64_t kept = c.batch * c.kv_heads * c.slots() * c.key_dim, mixed = c.batch * c.mixed_heads();
   const std::int64_t rows = c.batch * c.kv_heads * c.block_size, folded = c.batch * c.kv_heads * c.key_dim;
-  Numbers S = fuzz::filled(c.summary_dtype, kept * c.value_dim, 1), z = fuzz::filled(wide, normalized ? kept : 0, 2, true);
+  Numbers S = fuzz::filled(c.summary_dtype, kept * c.value_dim, 1),
+          z = fuzz::filled(wide, normalized ? kept : 0, 2, true);
   Numbers P(c.summary_dtype, mixed * c.key_dim * c.value_dim), P_z(wide, normalized ? mixed * c.key_dim : 0);
   Numbers diagonal(wide, mixed), folded_S = fuzz::filled(wide, c.folds() ? folded * c.value_dim : 0, 3);
   Numbers folded_z = fuzz::filled(wide, c.folds() && normalized ? folded : 0, 4, true);
@@ -62,7 +63,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::vector<std::int64_t> seen(static_cast<std::size_t>(c.batch));
   for (std::int64_t& count : seen) count = choices.size(0, 20);
   std::vector<std::int32_t> arrivals(static_cast<std::size_t>(c.batch * (c.kv_heads + 1)));
-  const Numbers mixing = fuzz::filled(wide, (c.mixing_per_head ? c.heads : 1) * c.mixing_blocks * c.mixing_blocks, 7, true);
+  const Numbers mixing =
+      fuzz::filled(wide, (c.mixing_per_head ? c.heads : 1) * c.mixing_blocks * c.mixing_blocks, 7, true);
   DecodeArgs args;
   args.mixing = mixing.data();
   args.memory = {.S = S.data(),

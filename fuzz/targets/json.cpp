@@ -6,9 +6,10 @@
 using namespace mhla;
 
 fuzz::Inputs fuzz::seeds() {
-  return {bytes_of(R"({"model": "vit", "image_size": [64, 64], "patch": 8, "lepe": true, "drop_path": 0.1, "x": null})"),
-          bytes_of(R"({"step": 12, "loss": 1.25e-3, "val/top1": 0.5, "name": "caf\u00e9 \ud83d\ude00 \\ \" \n"})"),
-          bytes_of("[[[]], {}, -0, 1E+2, 18446744073709551615, -9223372036854775808, \"\"]")};
+  return {
+      bytes_of(R"({"model": "vit", "image_size": [64, 64], "patch": 8, "lepe": true, "drop_path": 0.1, "x": null})"),
+      bytes_of(R"({"step": 12, "loss": 1.25e-3, "val/top1": 0.5, "name": "caf\u00e9 \ud83d\ude00 \\ \" \n"})"),
+      bytes_of("[[[]], {}, -0, 1E+2, 18446744073709551615, -9223372036854775808, \"\"]")};
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

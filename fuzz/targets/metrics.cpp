@@ -6,10 +6,11 @@
 using namespace mhla;
 
 fuzz::Inputs fuzz::seeds() {
-  return {bytes_of("{\"step\":1,\"epoch\":0.1,\"loss\":2.5,\"grad_norm\":1.0,\"lr\":0.001,\"images_per_second\":10.0}\n"
-                   "{\"step\":2,\"epoch\":0.2,\"loss\":null,\"grad_norm\":null,\"lr\":0.001,\"images_per_second\":10.0}\n"
-                   "{\"step\":2,\"epoch\":0.2,\"seconds\":4.0,\"val/top1\":0.25,\"val/loss\":2.0}\n"
-                   "{\"step\":3,\"epoch\":0.3,\"lo")};
+  return {
+      bytes_of("{\"step\":1,\"epoch\":0.1,\"loss\":2.5,\"grad_norm\":1.0,\"lr\":0.001,\"images_per_second\":10.0}\n"
+               "{\"step\":2,\"epoch\":0.2,\"loss\":null,\"grad_norm\":null,\"lr\":0.001,\"images_per_second\":10.0}\n"
+               "{\"step\":2,\"epoch\":0.2,\"seconds\":4.0,\"val/top1\":0.25,\"val/loss\":2.0}\n"
+               "{\"step\":3,\"epoch\":0.3,\"lo")};
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -124,7 +124,8 @@ class Formula {
   }
 
   void check_output() const {
-    const bool any = p_.options.eps < 1e37 && std::abs(p_.options.scale) < 1e37 && std::abs(p_.options.feature_eps) < 1e37;
+    const bool any =
+        p_.options.eps < 1e37 && std::abs(p_.options.scale) < 1e37 && std::abs(p_.options.feature_eps) < 1e37;
     if (!any) return;  // not numbers of the type the sums are in
     for (std::int64_t b = 0; b < p_.batch; ++b)
       for (std::int64_t t = 0; t < p_.partition.tokens(); ++t)
@@ -183,7 +184,8 @@ class Formula {
         sum.add(m * dot(q, k, b, t, s, h));
       } else if (place(s).slot == place(t).slot) {  // the authors': that token's own block
         for (std::int64_t u = 0; u < N; ++u)
-          if (place(u).sequence == place(s).sequence && place(u).block == place(s).block) sum.add(m * dot(q, k, b, s, u, h));
+          if (place(u).sequence == place(s).sequence && place(u).block == place(s).block)
+            sum.add(m * dot(q, k, b, s, u, h));
       }
     }
     for_each_initial(b, t, h, [&](std::int64_t i, double m, std::int64_t d) {
@@ -223,8 +225,7 @@ class Formula {
 };
 
 struct Workspace {
-  explicit Workspace(std::size_t bytes)
-      : size(bytes), memory(std::aligned_alloc(64, (bytes + 63) / 64 * 64 + 64)) {
+  explicit Workspace(std::size_t bytes) : size(bytes), memory(std::aligned_alloc(64, (bytes + 63) / 64 * 64 + 64)) {
     fuzz::expect(memory != nullptr, "a workspace of " + std::to_string(bytes) + " bytes for a small call");
     std::memset(memory, 0xff, bytes);
   }

@@ -23,16 +23,24 @@ fuzz::Inputs fuzz::seeds() {
     for (const std::int64_t length : shape) bytes *= static_cast<std::size_t>(length);
     return io::SafeTensor{"F32", std::move(shape), std::span<const std::byte>(zeros).first(bytes)};
   };
-  return {case_of({{"kind", "causal_op"}, {"chunk", 2}},
-                  {{"in/q", tensor({1, 5, 2, 3})},
-                   {"in/k", tensor({1, 5, 2, 3})},
-                   {"in/v", tensor({1, 5, 2, 4})},
-                   {"in/mix", tensor({3, 3})},
-                   {"out/o", tensor({1, 5, 2, 4})}}),
+  return {case_of({{"kind", "causal_op"}, {"chunk", 2}}, {{"in/q", tensor({1, 5, 2, 3})},
+                                                          {"in/k", tensor({1, 5, 2, 3})},
+                                                          {"in/v", tensor({1, 5, 2, 4})},
+                                                          {"in/mix", tensor({3, 3})},
+                                                          {"out/o", tensor({1, 5, 2, 4})}}),
           case_of({{"kind", "mixing_init"}, {"layout", {2, 2}}, {"exp_sigma", 3.0}, {"local_thres", 1.5}},
                   {{"out/init_exp", tensor({4, 4})}, {"out/init_local", tensor({4, 4})}}),
-          case_of({{"kind", "vit"}, {"patch", 4}, {"img", 8}, {"piece", 1}, {"qk_norm", true}, {"classes", 2},
-                   {"embed_dim", 4}, {"depth", 1}, {"heads", 1}, {"transform", "linear"}, {"exp_sigma", 3.0}},
+          case_of({{"kind", "vit"},
+                   {"patch", 4},
+                   {"img", 8},
+                   {"piece", 1},
+                   {"qk_norm", true},
+                   {"classes", 2},
+                   {"embed_dim", 4},
+                   {"depth", 1},
+                   {"heads", 1},
+                   {"transform", "linear"},
+                   {"exp_sigma", 3.0}},
                   {{"in/x", tensor({1, 3, 8, 8})}, {"out/logits", tensor({1, 2})}})};
 }
 

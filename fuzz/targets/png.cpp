@@ -49,9 +49,10 @@ fuzz::Inputs fuzz::seeds() {
   using testing::make_png;
   std::vector<std::uint8_t> samples(9 * 7 * 8);
   for (std::size_t i = 0; i < samples.size(); ++i) samples[i] = static_cast<std::uint8_t>(37 * i);
-  const auto part = [&](std::size_t count) { return std::vector<std::uint8_t>(samples.begin(), samples.begin() + count); };
-  return {make_png(9, 7, part(9 * 7 * 3), {}),
-          make_png(9, 7, part(9 * 7 * 8), {.bits = 16, .color_type = 6}),
+  const auto part = [&](std::size_t count) {
+    return std::vector<std::uint8_t>(samples.begin(), samples.begin() + count);
+  };
+  return {make_png(9, 7, part(9 * 7 * 3), {}), make_png(9, 7, part(9 * 7 * 8), {.bits = 16, .color_type = 6}),
           make_png(4, 4, part(16), {.bits = 8, .color_type = 0, .interlaced = true}),
           make_png(4, 4, std::vector<std::uint8_t>(16, 1), {.color_type = 3, .palette = {1, 2, 3, 200, 100, 0}})};
 }

@@ -1,4 +1,5 @@
-// Bytes of a saved state, also with their checksum put right: what is accepted is saved as the same bytes again and goes on.
+// Bytes of a saved state, also with their checksum put right: what is accepted is saved as the same bytes again and
+// goes on.
 #include "mhla/state.hpp"
 
 #include <algorithm>
@@ -37,13 +38,13 @@ void go_on(State& state, std::int64_t tokens) {
 }
 
 void judge(const fuzz::Bytes& bytes) {
-  fuzz::runs_or_names({"bytes", "state", "batch", "heads", "dim", "block_size", "mixing", "scale", "eps", "is not one of"},
-                      [&] {
-                        State state = State::restore(bytes);
-                        fuzz::expect(state.serialize() == bytes, "a restored state is saved as other bytes");
-                        go_on(state, 1);
-                        go_on(state, 3);
-                      });
+  fuzz::runs_or_names(
+      {"bytes", "state", "batch", "heads", "dim", "block_size", "mixing", "scale", "eps", "is not one of"}, [&] {
+        State state = State::restore(bytes);
+        fuzz::expect(state.serialize() == bytes, "a restored state is saved as other bytes");
+        go_on(state, 1);
+        go_on(state, 3);
+      });
 }
 
 }  // namespace

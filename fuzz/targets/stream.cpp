@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int64_t kFew = 40;
 const std::initializer_list<std::string_view> kNames{"batch",      "heads", "key_dim", "value_dim",
-                                                         "block_size", "scale", "eps",     "mixing"};
+                                                     "block_size", "scale", "eps",     "mixing"};
 
 StateConfig config_of(Choices& choices) {
   StateConfig c;
@@ -66,8 +66,8 @@ class Stream {
            contiguous(v.data(), tokens, c_.kv_heads, c_.value_dim),
            contiguous(o.data(), tokens, c_.heads, c_.value_dim));
     };
-    const bool room = c_.beyond != BeyondTrained::error || tokens == 0 ||
-                      (seen_ + tokens - 1) / c_.block_size < c_.mixing_blocks;
+    const bool room =
+        c_.beyond != BeyondTrained::error || tokens == 0 || (seen_ + tokens - 1) / c_.block_size < c_.mixing_blocks;
     const bool ran = fuzz::runs_or_names({"tokens", "blocks", "mixing"}, [&] {
       if (step)
         views([&](auto... x) { state.step(x..., &serial()); });
@@ -108,14 +108,16 @@ class Stream {
     for (const double x : {c_.options.scale, c_.options.eps, c_.options.feature_eps})
       if (std::abs(x) > 1e37) return;
     const std::int64_t g = h / (c_.heads / c_.kv_heads), now = seen_ + t;
-    const auto row = [&](std::int64_t s, std::int64_t heads, std::int64_t head) { return (s * c_.batch + b) * heads + head; };
+    const auto row = [&](std::int64_t s, std::int64_t heads, std::int64_t head) {
+      return (s * c_.batch + b) * heads + head;
+    };
     for (std::int64_t e = 0; e < c_.value_dim; ++e) {
       fuzz::Sum above, below;
       for (std::int64_t s = 0; s <= now; ++s) {
         const double m = c_.options.scale * weight(h, now / c_.block_size, s / c_.block_size);
         for (std::int64_t d = 0; d < c_.key_dim; ++d) {
-          const double term = m * phi(q_, row(now, c_.heads, h) * c_.key_dim + d) *
-                              phi(k_, row(s, c_.kv_heads, g) * c_.key_dim + d);
+          const double term =
+              m * phi(q_, row(now, c_.heads, h) * c_.key_dim + d) * phi(k_, row(s, c_.kv_heads, g) * c_.key_dim + d);
           below.add(term);
           above.add(term * v_[row(s, c_.kv_heads, g) * c_.value_dim + e]);
         }

@@ -39,9 +39,8 @@ void judge(const fuzz::Bytes& bytes) {
 
 fuzz::Inputs fuzz::seeds() {
   using testing::make_tar;
-  const std::vector<testing::TarItem> items{{"train/", {}, '5'},
-                                            {"train/a/1.png", bytes_of("first"), '0'},
-                                            {"train/b/2.jpg", Bytes(600, std::byte{7}), '0'}};
+  const std::vector<testing::TarItem> items{
+      {"train/", {}, '5'}, {"train/a/1.png", bytes_of("first"), '0'}, {"train/b/2.jpg", Bytes(600, std::byte{7}), '0'}};
   const Bytes plain = make_tar(items);
   return {plain, testing::gzip(plain),
           make_tar({{"././@LongLink", bytes_of(std::string(150, 'n') + '\0'), 'L'}, {"short", bytes_of("x"), '0'}}),
