@@ -1,6 +1,6 @@
 """Random calls of everything that ``torch.ops.mhla`` and the package offer, each judged.
 
-    python fuzz/dispatcher --count 100000 --processes 2 [--seed N] [--record FILE]
+    python fuzz/dispatcher --count 100000 --processes 2 [--seed N] [--record FILE] [--write FILE]
     python fuzz/dispatcher --replay fuzz/corpus/dispatcher.jsonl
     python fuzz/dispatcher --show SEED/INDEX
 
@@ -18,6 +18,7 @@ import re
 import resource
 import signal
 import struct
+import subprocess
 import sys
 import tempfile
 import time
@@ -159,6 +160,15 @@ class Worker:
         return [json.loads(line) for line in self.output]
 
 
+def where():
+    """Date, commit and processor."""
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
+    processor = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+    return (
+        f"{time.strftime('%F', time.gmtime())}, commit {commit}, {processor[1] if processor else 'unknown processor'}"
+    )
+
+
 def run(options):
     counts, findings, begin = Counter(), [], time.time()
 
@@ -183,9 +193,12 @@ def run(options):
                 findings.append((index, how))
                 if index + options.processes < options.count:
                     workers.append(Worker(options, index + options.processes))
-    for name, count in sorted(counts.items()):
-        print(f"{name:32} {count:9}")
-    print(f"{counts.total()} calls counted, {len(findings)} findings, {time.time() - begin:.0f} s")
+    summary = [f"{name:32} {count:9}" for name, count in sorted(counts.items())]
+    summary.append(f"{options.count} calls, {len(findings)} findings, {time.time() - begin:.0f} s, seed {options.seed}")
+    print("\n".join(summary))
+    if options.write:
+        with open(options.write, "a") as file:
+            file.write("\n".join([where(), *summary, ""]))
     kinds = Counter()
     for index, verdict in findings:
         case = case_of(options.seed, index, options.call)
@@ -227,6 +240,7 @@ def main():
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--call", action="append", help="only these calls")
     parser.add_argument("--record", help="file that findings are added to")
+    parser.add_argument("--write", help="file that the counts are added to")
     parser.add_argument("--replay", help="file of recorded cases")
     parser.add_argument("--show", help="SEED/INDEX of a case")
     options = parser.parse_args()
