@@ -7,14 +7,15 @@ JOBS ?= $(shell nproc)
 CONFIGURE := $(if $(MHLA_CUDA),-DMHLA_CUDA=$(MHLA_CUDA))
 NVCC := $(shell command -v nvcc)
 
-.PHONY: help demo test gpu-test check build program configure bootstrap python-package format-check tidy asan cuda bench \
-        format clean
+.PHONY: help demo test gpu-test check fuzz build program configure bootstrap python-package format-check tidy asan tsan \
+        cuda bench format clean
 
 help:
 	@echo "make demo      build the program and run the demonstration (out/demo/report.html)"
 	@echo "make test      build everything and run every test"
 	@echo "make gpu-test  build everything and run the tests that need a GPU"
-	@echo "make check     formatting, clang-tidy, the sanitizer build, and CUDA code compiles (where nvcc is)"
+	@echo "make check     formatting, clang-tidy, the sanitizer builds, and CUDA code compiles (where nvcc is)"
+	@echo "make fuzz      random files and arguments with libFuzzer, SECONDS=60 for each target"
 	@echo "make bench     the operator against PyTorch on this machine"
 	@echo "make format    format the sources in place"
 	@echo "make clean     remove build folders and outputs"
@@ -50,7 +51,7 @@ gpu-test: build python-package
 	@ctest --preset release -L gpu
 	@$(PYTHON) -m pytest -q tests/python -m gpu
 
-check: format-check tidy asan cuda
+check: format-check tidy asan tsan cuda
 
 format-check: bootstrap
 	@tools/format.sh --check
@@ -65,6 +66,19 @@ asan: bootstrap
 	@[ -f build/asan/build.ninja ] || cmake --preset asan
 	@cmake --build --preset asan -j $(JOBS)
 	@tools/asan_tests.sh build/asan $(JOBS)
+
+tsan: bootstrap
+	@[ -f build/tsan/build.ninja ] || cmake --preset tsan
+	@cmake --build --preset tsan -j $(JOBS) --target test_threads test_data
+	@tools/tsan_tests.sh build/tsan
+
+# The targets that need no torch; the others are driven by tools/fuzz.sh --count in any build.
+SECONDS := 60
+fuzz: bootstrap
+	@tools/bootstrap.sh --fuzz
+	@[ -f build/fuzz/build.ninja ] || cmake --preset fuzz
+	@cmake --build --preset fuzz -j $(JOBS) --target fuzz_targets
+	@tools/fuzz.sh --build build/fuzz --seconds $(SECONDS)
 
 # No GPU is needed to compile: the operator and its GPU tests, for one kind of GPU.
 cuda: bootstrap

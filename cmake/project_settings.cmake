@@ -55,8 +55,10 @@ function(mhla_link_one_runtime target)
 endfunction()
 
 add_library(mhla_settings INTERFACE)
-# -Wno-restrict: GCC 12 reports string concatenation falsely.
-set(warnings -Wall -Wextra -Wno-psabi -Wno-restrict)
+set(warnings -Wall -Wextra -Wno-psabi)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  list(APPEND warnings -Wno-restrict)  # GCC 12 reports string concatenation falsely
+endif()
 list(JOIN warnings "," warnings_of_nvcc)
 target_compile_options(mhla_settings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:${warnings}>
                                                $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${warnings_of_nvcc}>)
@@ -64,6 +66,13 @@ if(MHLA_SANITIZE)
   add_compile_options(
     "$<$<COMPILE_LANGUAGE:CXX>:-fsanitize=address,undefined;-fno-sanitize-recover=undefined;-fno-omit-frame-pointer>")
   add_link_options(-fsanitize=address,undefined)
+endif()
+if(MHLA_SANITIZE_THREADS)
+  add_compile_options(-fsanitize=thread)
+  add_link_options(-fsanitize=thread)
+endif()
+if(MHLA_LIBFUZZER)
+  add_compile_options(-fsanitize=fuzzer-no-link)
 endif()
 
 # Third-party headers (CLI11, nlohmann-json, fmt) collected by tools/bootstrap.sh; system headers otherwise.

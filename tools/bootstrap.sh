@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the build needs and nothing else: system packages with apt (Debian 12 or a relative), Python packages
 # into .venv, third-party headers into .deps/include, GoogleTest's sources into .deps/googletest. Finished steps leave a
-# stamp and are not repeated.
+# stamp and are not repeated. With --fuzz also clang, for the preset of that name.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -12,6 +12,7 @@ apt_packages=(build-essential cmake ninja-build ccache python3-venv python3-dev
 python_packages=("torch==$torch_version" numpy==2.2.6 pytest==8.4.2 setuptools==80.9.0 wheel==0.45.1 scikit-build-core==1.1.1
                  clang-format==19.1.7 clang-tidy==22.1.8 ruff==0.14.0)
 headers=(CLI nlohmann fmt)
+fuzz_packages=(clang-19 libclang-rt-19-dev)
 
 say() { printf 'bootstrap: %s\n' "$*" >&2; }
 
@@ -27,13 +28,14 @@ run_once() {
   touch "$stamp"
 }
 
+# install_system_packages PACKAGE...
 install_system_packages() {
   if ! command -v apt-get > /dev/null; then
-    say "no apt-get here; please install the equivalents of: ${apt_packages[*]}"
+    say "no apt-get here; please install the equivalents of: $*"
     return
   fi
   local missing=() package
-  for package in "${apt_packages[@]}"; do
+  for package in "$@"; do
     dpkg-query -W -f '${Status}' "$package" 2> /dev/null | grep -q 'install ok installed' || missing+=("$package")
   done
   if ((${#missing[@]} == 0)); then return; fi
@@ -63,7 +65,10 @@ collect_googletest() {
   cp -rL /usr/src/googletest/googletest .deps/
 }
 
-run_once system "system packages: ${apt_packages[*]}" install_system_packages
+run_once system "system packages: ${apt_packages[*]}" install_system_packages "${apt_packages[@]}"
 run_once python "Python packages into .venv: ${python_packages[*]}" install_python_packages
 run_once headers "third-party headers into .deps/include: ${headers[*]}" collect_headers
 run_once googletest "GoogleTest sources into .deps/googletest" collect_googletest
+if [[ "${1:-}" == --fuzz ]]; then
+  run_once fuzz "system packages: ${fuzz_packages[*]}" install_system_packages "${fuzz_packages[@]}"
+fi

@@ -1,6 +1,7 @@
 # kernels/*.cpp is compiled once per instruction set; src/cpu/dispatch.cpp picks one at run time.
+# Threads meet outside of kernels: ThreadSanitizer is given one set.
 set(instruction_sets portable)
-if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND NOT MHLA_SANITIZE_THREADS)
   list(APPEND instruction_sets avx2 avx512)
   target_compile_definitions(mhla_cpu PRIVATE MHLA_HAVE_X86)
 endif()
