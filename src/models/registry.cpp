@@ -8,6 +8,7 @@
 #include <array>
 
 #include "mhla/types.hpp"
+#include "models/dit/dit.hpp"
 #include "models/vit/vit.hpp"
 #include "models/vlt/vlt.hpp"
 
@@ -17,6 +18,7 @@ namespace {
 constexpr std::array kFamilies = {
     Family{"classify", vit_names, made<Vit>},
     Family{"classify", vlt_names, made<Vlt>},
+    Family{"generate", dit_names, made<Dit>},
 };
 
 }  // namespace

@@ -83,7 +83,13 @@ struct Kind {
 };
 constexpr std::array kKinds = {
     Kind{"causal_op", run_causal_op},
+    Kind{"ddpm_sampler", run_ddpm_sampler},
+    Kind{"diffusion", run_diffusion},
+    Kind{"dit", run_dit},
+    Kind{"dit_softmax_block", run_dit_softmax_block},
+    Kind{"flow_sampler", run_flow_sampler},
     Kind{"mixing_init", run_mixing_init},
+    Kind{"sd_vae", run_sd_vae},
     Kind{"vit", run_vit},
 };
 
