@@ -40,10 +40,6 @@ TEST(Dit, ParameterCountsAreThoseOfTheTable) {
   EXPECT_EQ(parameter_count(options), 33'021'728);
   options.attention = {"softmax"};
   EXPECT_EQ(parameter_count(options), 32'963'360);
-  options.model = "dit_b2";
-  EXPECT_EQ(parameter_count(options), 130'512'416);
-  options.attention = {"mhla"};
-  EXPECT_EQ(parameter_count(options), 130'626'080);
 }
 
 TEST(Dit, StartsAsZeroNoise) {

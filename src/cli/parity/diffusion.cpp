@@ -58,7 +58,8 @@ Outputs run_diffusion(const Case& parity_case) {
   const torch::Tensor t = parity_case.tensor("in/t", 1), network_output = parity_case.tensor("in/model_out");
   const torch::Tensor x_t = whole.noised(x_0, t, noise);
   const auto loss = whole.loss(network_output, x_0, x_t, t, noise);
-  const auto reverse = short_one.reverse(network_output, x_t, parity_case.tensor("in/t_respaced", 1));
+  // The case takes x0 itself for the noised picture here.
+  const auto reverse = short_one.reverse(network_output, x_0, parity_case.tensor("in/t_respaced", 1));
   return {{"betas", torch::tensor(whole.schedule().betas, torch::kFloat64)},
           {fmt::format("betas{}", count), torch::tensor(short_one.schedule().betas, torch::kFloat64)},
           {fmt::format("timestep_map{}", count), torch::tensor(short_one.schedule().times)},
