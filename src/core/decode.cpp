@@ -21,8 +21,8 @@ void validate_positions(const DecodeConfig& config, std::int64_t tokens, const s
   const std::int64_t most = most_tokens(config) > 0 ? most_tokens(config) : kMostTokens;
   for (std::int64_t b = 0; b < config.batch; ++b)
     if (positions[b] < 0 || positions[b] > most - tokens)
-      throw Error("memory.tokens of batch row " + std::to_string(b) + " is " + std::to_string(positions[b]) + "; before " +
-                  std::to_string(tokens) + " more it may be 0 to " + std::to_string(most - tokens));
+      throw Error("memory.tokens of batch row " + std::to_string(b) + " is " + std::to_string(positions[b]) +
+                  "; before " + std::to_string(tokens) + " more it may be 0 to " + std::to_string(most - tokens));
 }
 
 }  // namespace

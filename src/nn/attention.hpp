@@ -55,7 +55,11 @@ struct GridAttentionOptions {
   AttentionKind kind = AttentionKind::mhla;
   Partition partition = Partition::grid({1, 1}, {1, 1});  // of the grid it is made for
   bool inner_norm = false;                                // a LayerNorm of its own (eps 1e-5) before the projections
-  bool lepe = true;  // local positions: a depthwise 5x5 convolution of v, added to the output
+  bool qkv_bias = false;
+  bool qk_norm = true;         // RMSNorm of q and k over all channels
+  std::int64_t lepe_side = 5;  // local positions: a depthwise convolution of v, added to the output; 0: none
+  bool gate = false;           // silu(a linear layer of the input) multiplies the attention's output
+  double dropout = 0.0;        // of the layer's output, in training
   Normalizer normalizer = Normalizer::paper;
   double norm_eps = 1e-6;    // of the RMSNorm of q and k
   double feature_eps = 0.0;  // added to relu(q) and relu(k)
@@ -63,8 +67,8 @@ struct GridAttentionOptions {
   bool mixing_frozen = false;
 };
 
-// Softmax, linear attention or MHLA between the same projections, under the authors' names: to_qkv without bias,
-// RMSNorm of q and k over all channels, LePE, to_out.
+// Softmax, linear attention or MHLA between the same projections, under the authors' names: to_qkv, q_norm, k_norm,
+// lepe, to_out; and to_gate, which is ours.
 class GridAttention : public Attention {
  public:
   explicit GridAttention(const GridAttentionOptions& options);
@@ -76,10 +80,11 @@ class GridAttention : public Attention {
   const GridAttentionOptions options;
 
  private:
-  Qkv projected(const at::Tensor& x);
+  Qkv projected(const at::Tensor& input);
+  at::Tensor input_of(const at::Tensor& x) { return norm_ ? norm_->forward(x) : x; }
 
   Norm norm_ = nullptr, q_norm_ = nullptr, k_norm_ = nullptr;
-  torch::nn::Linear to_qkv_ = nullptr, out_ = nullptr;
+  torch::nn::Linear to_qkv_ = nullptr, gate_ = nullptr, out_ = nullptr;
   BlockMixing mixing_ = nullptr;  // none for softmax
   torch::nn::Conv2d lepe_ = nullptr;
 };

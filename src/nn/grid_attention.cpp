@@ -8,7 +8,6 @@
 namespace mhla::nn {
 namespace {
 
-constexpr std::int64_t kLepeSide = 5;
 constexpr double kInnerNormEps = 1e-5;
 
 }  // namespace
@@ -16,25 +15,26 @@ constexpr double kInnerNormEps = 1e-5;
 GridAttention::GridAttention(const GridAttentionOptions& options) : options(options) {
   const std::int64_t dim = options.dim;
   if (options.inner_norm) norm_ = register_module("norm", Norm(NormKind::layer, dim, kInnerNormEps));
-  to_qkv_ = register_module("to_qkv", torch::nn::Linear(torch::nn::LinearOptions(dim, 3 * dim).bias(false)));
-  q_norm_ = register_module("q_norm", Norm(NormKind::rms, dim, options.norm_eps));
-  k_norm_ = register_module("k_norm", Norm(NormKind::rms, dim, options.norm_eps));
-  if (options.lepe)
-    lepe_ = register_module(
-        "lepe", torch::nn::Conv2d(torch::nn::Conv2dOptions(dim, dim, kLepeSide).groups(dim).padding(kLepeSide / 2)));
+  to_qkv_ = register_module("to_qkv", torch::nn::Linear(torch::nn::LinearOptions(dim, 3 * dim).bias(options.qkv_bias)));
+  if (options.qk_norm) {
+    q_norm_ = register_module("q_norm", Norm(NormKind::rms, dim, options.norm_eps));
+    k_norm_ = register_module("k_norm", Norm(NormKind::rms, dim, options.norm_eps));
+  }
+  if (options.lepe_side > 0) lepe_ = register_module("lepe", depthwise(dim, options.lepe_side));
   if (options.kind == AttentionKind::mhla)
     mixing_ = register_module("piece_attn", BlockMixing(options.partition, options.mixing, options.mixing_frozen));
   if (options.kind == AttentionKind::linear) mixing_ = register_module("piece_attn", BlockMixing());
+  if (options.gate) gate_ = register_module("to_gate", torch::nn::Linear(dim, dim));
   out_ = torch::nn::Linear(dim, dim);
   register_module("to_out", torch::nn::Sequential(out_));
 }
 
 at::Tensor GridAttention::mixing() { return mixing_ ? mixing_->weight : at::Tensor(); }
 
-Qkv GridAttention::projected(const at::Tensor& x) {
-  const at::Tensor input = norm_ ? norm_->forward(x) : x;
+Qkv GridAttention::projected(const at::Tensor& input) {
   const bool softmax = options.kind == AttentionKind::softmax;
-  return qkv_features(to_qkv_->forward(input), q_norm_->weight, k_norm_->weight,
+  return qkv_features(to_qkv_->forward(input), q_norm_ ? q_norm_->weight : at::Tensor(),
+                      k_norm_ ? k_norm_->weight : at::Tensor(),
                       {.heads = options.heads,
                        .norm_eps = options.norm_eps,
                        .feature_map = softmax ? FeatureMap::identity : FeatureMap::relu,
@@ -42,7 +42,8 @@ Qkv GridAttention::projected(const at::Tensor& x) {
 }
 
 Branch GridAttention::forward(const at::Tensor& x, Grid grid) {
-  const auto [q, k, v, v_again] = projected(x);
+  const at::Tensor input = input_of(x);
+  const auto [q, k, v, v_again] = projected(input);
   at::Tensor o;
   if (options.kind == AttentionKind::softmax) {
     o = at::scaled_dot_product_attention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)).transpose(1, 2);
@@ -55,12 +56,14 @@ Branch GridAttention::forward(const at::Tensor& x, Grid grid) {
                    .normalizer = linear ? Normalizer::paper : options.normalizer});
   }
   o = o.flatten(2);
+  if (gate_) o = o * at::silu(gate_->forward(input));
   if (lepe_) o = add_convolved(o, lepe_, v_again.flatten(2), grid);
+  if (options.dropout > 0.0 && is_training()) return {at::dropout(out_->forward(o), options.dropout, /*train=*/true)};
   return project(out_, o);
 }
 
 at::Tensor GridAttention::weights(const at::Tensor& x, Grid grid) {
-  const auto [q, k, v, v_again] = projected(x);
+  const auto [q, k, v, v_again] = projected(input_of(x));
   if (options.kind == AttentionKind::softmax) return softmax_weights(q, k);
   const auto [partition, mixing] = mixing_->on(grid, x.device());
   return feature_weights(q, k, mixing, partition);

@@ -85,16 +85,18 @@ struct QkvFeaturesFunction : torch::autograd::Function<QkvFeaturesFunction> {
 
 Qkv qkv_features(const at::Tensor& qkv, const at::Tensor& q_weight, const at::Tensor& k_weight,
                  const QkvFeaturesOptions& options) {
-  if (fused_input(qkv) && problem_of(qkv, options).supported()) {
+  const bool norm = q_weight.defined();
+  if (norm && fused_input(qkv) && problem_of(qkv, options).supported()) {
     const variable_list parts = QkvFeaturesFunction::apply(qkv, q_weight, k_weight, options);
     return {parts[0], parts[1], parts[2], parts[3]};
   }
   // Unbinding, whose gradient is one stack, rather than slicing, whose gradients are padded and summed.
   const auto parts = qkv.unflatten(-1, {3, options.heads, -1}).unbind(2);
   const auto features = [&](const at::Tensor& part, const at::Tensor& weight) {
+    if (!norm && options.feature_map == FeatureMap::identity && options.feature_eps == 0.0) return part;
     return std::get<0>(fused::rotary_features(part, std::nullopt,
-                                              {.norm = fused::NormScope::channels,
-                                               .weight = weight,
+                                              {.norm = norm ? fused::NormScope::channels : fused::NormScope::none,
+                                               .weight = norm ? std::optional(weight) : std::nullopt,
                                                .norm_eps = options.norm_eps,
                                                .feature_map = options.feature_map,
                                                .feature_eps = options.feature_eps}));

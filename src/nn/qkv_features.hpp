@@ -21,7 +21,8 @@ struct Qkv {
   at::Tensor v_again;  // the same as v, for a second use: gradients of the two are added on the way
 };
 
-// q and k normalised over all channels (RMSNorm with these weights, [C]) and mapped, v as it is. qkv: [B, N, 3 C].
+// q and k normalised over all channels (RMSNorm with these weights, [C]; undefined: not normalised) and mapped, v as it
+// is. qkv: [B, N, 3 C].
 Qkv qkv_features(const at::Tensor& qkv, const at::Tensor& q_weight, const at::Tensor& k_weight,
                  const QkvFeaturesOptions& options);
 

@@ -144,7 +144,7 @@ TEST(Vit, TheAttentionMatrixIsWhatTheLayerApplies) {
   for (const char* kind : {"softmax", "linear", "mhla"}) {
     nn::GridAttentionOptions options{
         .dim = 24, .heads = 3, .kind = nn::parse_attention_kind(kind), .partition = Partition::grid({7, 5}, {2, 3})};
-    options.lepe = false;
+    options.lepe_side = 0;
     options.mixing = torch::rand({6, 6});
     nn::GridAttention layer(options);
     const at::Tensor x = torch::randn({2, 35, 24});

@@ -55,9 +55,7 @@ def test_initial_tokens_near_the_largest_integer_are_refused(initial_tokens, dev
 
 
 def state(block_size, beyond="clamp"):
-    return mhla.State(
-        torch.ones(2, 2), batch=1, heads=2, key_dim=8, value_dim=8, block_size=block_size, beyond=beyond
-    )
+    return mhla.State(torch.ones(2, 2), batch=1, heads=2, key_dim=8, value_dim=8, block_size=block_size, beyond=beyond)
 
 
 @pytest.mark.parametrize("block_size", [2**61, HUGE, 2**32 + 1, 0, -1])

@@ -22,8 +22,10 @@ class Case {
 
   const io::SafeTensors& file() const { return file_; }
   torch::Tensor tensor(const std::string& name) const;  // of floating-point numbers, all finite
+  const io::Json& config() const { return config_; }
   torch::Tensor tensor(const std::string& name, std::int64_t axes) const;
-  std::map<std::string, torch::Tensor> parameters() const;  // the tensors param/<key> by their keys
+  torch::Tensor indices(const std::string& name, std::int64_t most) const;  // int64 [n], each 0 to `most`
+  std::map<std::string, torch::Tensor> parameters() const;                  // the tensors param/<key> by their keys
 
   bool has(const char* key) const { return config_.contains(key); }
 
@@ -63,5 +65,18 @@ class Case {
 
 // The vision transformer with MHLA: x -> features, logits; and the mixing matrix it starts from.
 Outputs run_vit(const Case& parity_case);
+
+// The diffusion transformer with MHLA: x, t, y -> out, and guided; and the plain DiT block.
+Outputs run_dit(const Case& parity_case);
+Outputs run_dit_softmax_block(const Case& parity_case);
+
+// The image autoencoder: image -> mean, logvar; latent -> decoded.
+Outputs run_sd_vae(const Case& parity_case);
+
+// The noise schedule, its respacing, one reverse step and the training loss for a given network output.
+Outputs run_diffusion(const Case& parity_case);
+// Samplers on a network given by a formula: noise prediction, and rectified flow.
+Outputs run_ddpm_sampler(const Case& parity_case);
+Outputs run_flow_sampler(const Case& parity_case);
 
 }  // namespace mhla::cli::parity

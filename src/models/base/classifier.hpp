@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "io/json.hpp"
+#include "models/base/mixing_parameters.hpp"
 #include "models/base/model.hpp"
 #include "nn/attention.hpp"
 #include "nn/grid.hpp"
@@ -42,9 +43,6 @@ void from_json(const io::Json& json, ClassifierOptions& options);
 
 // Throws an Error that names the first option no model can have.
 void check_classifier_options(const ClassifierOptions& options);
-
-// The options' attention layer by layer, of a model with `depth` layers.
-std::vector<nn::AttentionKind> attention_per_layer(const ClassifierOptions& options, std::int64_t depth);
 
 class Classifier : public Model {
  public:
@@ -91,7 +89,5 @@ class Classifier : public Model {
   static void check_images(const at::Tensor& images);  // their shape
   void check_layer(std::int64_t layer) const;
 };
-
-bool is_mixing(const std::string& parameter_name);  // by its name, ...piece_attn.conv.weight
 
 }  // namespace mhla::models

@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "mhla/torch.hpp"
+#include "models/base/option_checks.hpp"
 #include "nn/patch_embedding.hpp"
 
 namespace mhla::models {
@@ -40,7 +41,7 @@ VitDesign::VitDesign(const ClassifierOptions& options) : authors(options.preset 
   depth = options.depth > 0 ? options.depth : size->depth;
   heads = options.heads > 0 ? options.heads : size->heads;
   if (width % heads != 0) throw Error(fmt::format("heads is {}; it must be a divisor of width, {}", heads, width));
-  attention = attention_per_layer(options, depth);
+  attention = attention_per_layer(options.attention, depth);
   const auto all = [&](nn::AttentionKind kind) {
     return std::ranges::all_of(attention, [&](nn::AttentionKind layer) { return layer == kind; });
   };
@@ -73,7 +74,7 @@ Partition VitDesign::partition() const {
 nn::GridAttentionOptions VitDesign::attention_options(nn::AttentionKind kind) const {
   const bool mhla = kind == nn::AttentionKind::mhla;
   nn::GridAttentionOptions result{.dim = width, .heads = heads, .kind = kind};
-  result.lepe = options_.lepe && (mhla || !authors);
+  if (!options_.lepe || (authors && !mhla)) result.lepe_side = 0;
   if (mhla) {
     result.partition = partition();
     result.mixing =

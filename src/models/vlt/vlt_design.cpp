@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "mhla/types.hpp"
+#include "models/base/option_checks.hpp"
 
 namespace mhla::models {
 namespace {
@@ -85,7 +86,7 @@ VltDesign::VltDesign(const ClassifierOptions& options) {
         nn::at_most(grid, std::array{stage_blocks(i, options.blocks[0]), stage_blocks(i, options.blocks[1])});
     grid = half(grid);
   }
-  const std::vector<nn::AttentionKind> kinds = attention_per_layer(options, depth());
+  const std::vector<nn::AttentionKind> kinds = attention_per_layer(options.attention, depth());
   const bool one_for_all = options.attention.size() == 1;
   std::size_t layer = 0;
   for (std::size_t i = 0; i < kStages; ++i)

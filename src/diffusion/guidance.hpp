@@ -1,0 +1,19 @@
+// Classifier-free guidance: the prediction moves away from that without a condition.
+#pragma once
+#include <torch/torch.h>
+
+namespace mhla::diffusion {
+
+struct Guidance {
+  double scale = 1.0;  // 1: none
+  // The part of the times, as a share of the largest, in which guidance acts (Kynkaanniemi et al.); elsewhere scale
+  // is 1.
+  double from = 0.0, to = 1.0;
+
+  void check() const;  // throws an error that names the argument
+  [[nodiscard]] bool acts_at(double time, double largest_time) const;
+};
+
+torch::Tensor guided(const torch::Tensor& conditional, const torch::Tensor& unconditional, double scale);
+
+}  // namespace mhla::diffusion

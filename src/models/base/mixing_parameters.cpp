@@ -1,0 +1,15 @@
+// The mixing matrices among a model's parameters.
+#include "models/base/mixing_parameters.hpp"
+
+namespace mhla::models {
+
+bool is_mixing(const std::string& parameter_name) { return parameter_name.ends_with("piece_attn.conv.weight"); }
+
+std::vector<at::Tensor> learned_mixing(const std::vector<at::Tensor>& parameters) {
+  std::vector<at::Tensor> matrices;
+  for (const at::Tensor& mixing : parameters)
+    if (mixing.defined() && mixing.requires_grad()) matrices.push_back(mixing.flatten(1));
+  return matrices;
+}
+
+}  // namespace mhla::models

@@ -1,0 +1,16 @@
+// The mixing matrices among a model's parameters.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <string>
+#include <vector>
+
+namespace mhla::models {
+
+bool is_mixing(const std::string& parameter_name);  // by its name, ...piece_attn.conv.weight
+
+// Of parameters [M, M, 1, 1], views [M, M] of those that are defined and learned.
+std::vector<at::Tensor> learned_mixing(const std::vector<at::Tensor>& parameters);
+
+}  // namespace mhla::models

@@ -1,0 +1,46 @@
+// Checks that options of all families share.
+#include "models/base/option_checks.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "mhla/types.hpp"
+
+namespace mhla::models {
+
+void check_pair_of_sizes(const char* name, const std::vector<std::int64_t>& values) {
+  constexpr std::int64_t kMost = 1 << 16;
+  if (values.size() != 2 || std::ranges::any_of(values, [](std::int64_t value) { return value < 1 || value > kMost; }))
+    throw Error(fmt::format("{} is [{}]; it must be two numbers from 1 to {}, height and width", name,
+                            fmt::join(values, ", "), kMost));
+}
+
+void check_range(const char* name, std::int64_t value, std::int64_t least, std::int64_t most) {
+  if (value < least || value > most) throw Error(fmt::format("{} is {}; it may be {} to {}", name, value, least, most));
+}
+
+void check_preset(const std::string& preset) {
+  if (preset != "paper" && preset != "authors")
+    throw Error(fmt::format("preset is \"{}\"; it may be paper or authors", preset));
+}
+
+void check_attention(const std::vector<std::string>& attention) {
+  if (attention.empty()) throw Error("attention is empty; it must name softmax, linear or mhla");
+  for (const std::string& kind : attention) nn::parse_attention_kind(kind);
+}
+
+std::vector<nn::AttentionKind> attention_per_layer(const std::vector<std::string>& attention, std::int64_t depth) {
+  const auto given = static_cast<std::int64_t>(attention.size());
+  if (given != 1 && given != depth)
+    throw Error(
+        fmt::format("attention has {} entries; it must have one, or one for each of the {} layers", given, depth));
+  std::vector<nn::AttentionKind> kinds;
+  kinds.reserve(static_cast<std::size_t>(depth));
+  for (std::int64_t layer = 0; layer < depth; ++layer)
+    kinds.push_back(nn::parse_attention_kind(attention[static_cast<std::size_t>(given == 1 ? 0 : layer)]));
+  return kinds;
+}
+
+}  // namespace mhla::models

@@ -1,0 +1,20 @@
+// Checks that options of all families share. Each throws an Error that names the option.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "nn/attention.hpp"
+
+namespace mhla::models {
+
+void check_pair_of_sizes(const char* name, const std::vector<std::int64_t>& values);  // height and width
+void check_range(const char* name, std::int64_t value, std::int64_t least, std::int64_t most);
+void check_preset(const std::string& preset);
+void check_attention(const std::vector<std::string>& attention);
+
+// Attention layer by layer, of a model with `depth` layers; one name is for all of them.
+std::vector<nn::AttentionKind> attention_per_layer(const std::vector<std::string>& attention, std::int64_t depth);
+
+}  // namespace mhla::models

@@ -1,0 +1,96 @@
+// Sizes by name, and what the presets mean.
+#include "models/dit/dit_design.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "mhla/torch.hpp"
+#include "models/base/option_checks.hpp"
+
+namespace mhla::models {
+namespace {
+
+struct Size {
+  const char* letters;
+  std::int64_t width, depth, heads;
+};
+constexpr std::array kSizes = {Size{"s", 384, 12, 6}, Size{"b", 768, 12, 12}, Size{"l", 1024, 24, 16},
+                               Size{"xl", 1152, 28, 16}};
+constexpr std::array<std::int64_t, 3> kPatches = {2, 4, 8};
+constexpr std::int64_t kLepeSide = 3;
+constexpr double kAuthorsDropout = 0.1;
+
+std::string name_of(const Size& size, std::int64_t patch) { return fmt::format("dit_{}{}", size.letters, patch); }
+
+}  // namespace
+
+std::vector<std::string> dit_names() {
+  std::vector<std::string> names;
+  for (const Size& size : kSizes)
+    for (const std::int64_t patch : kPatches) names.push_back(name_of(size, patch));
+  return names;
+}
+
+DitDesign::DitDesign(const GeneratorOptions& options) : authors(options.preset == "authors"), options_(options) {
+  const auto chosen = [](std::int64_t option, std::int64_t of_the_model) { return option > 0 ? option : of_the_model; };
+  for (const Size& size : kSizes)
+    for (const std::int64_t side : kPatches)
+      if (options.model == name_of(size, side)) {
+        width = chosen(options.width, size.width);
+        depth = chosen(options.depth, size.depth);
+        heads = chosen(options.heads, size.heads);
+        patch = chosen(options.patch, side);
+      }
+  if (width == 0) throw Error(fmt::format("model \"{}\" is no DiT", options.model));
+  if (width % heads != 0) throw Error(fmt::format("heads is {}; it must be a divisor of width, {}", heads, width));
+  if (width % 4 != 0) throw Error(fmt::format("width is {}; it must be a multiple of 4", width));
+  for (const std::int64_t side : options.size)
+    if (side % patch != 0)
+      throw Error(fmt::format("size is [{}, {}]; both must be multiples of the patch, {}", options.size[0],
+                              options.size[1], patch));
+  attention = attention_per_layer(options.attention, depth);
+  if (authors && options.recompute)
+    throw Error("recompute: the preset authors has dropout, which would be drawn anew; it needs the preset paper");
+  grid = {options.size[0] / patch, options.size[1] / patch};
+}
+
+double DitDesign::least_elements() const {
+  const auto channels = static_cast<double>(width);
+  const auto layers_with_mixing = static_cast<double>(std::ranges::count(attention, nn::AttentionKind::mhla));
+  const double mixing = layers_with_mixing > 0 ? std::pow(static_cast<double>(partition().blocks()), 2) : 0.0;
+  return 18.0 * channels * channels * static_cast<double>(depth) + layers_with_mixing * mixing +
+         channels * static_cast<double>(grid.tokens() + options_.classes);
+}
+
+Partition DitDesign::partition() const {
+  return Partition::grid(std::vector{grid.height, grid.width}, options_.blocks);
+}
+
+nn::GridAttentionOptions DitDesign::attention_options(nn::AttentionKind kind) const {
+  const bool mhla = kind == nn::AttentionKind::mhla;
+  nn::GridAttentionOptions result{.dim = width, .heads = heads, .kind = kind};
+  result.qkv_bias = true;
+  result.qk_norm = options_.qk_norm;
+  result.gate = options_.gate;
+  result.lepe_side = options_.lepe || (authors && mhla) ? kLepeSide : 0;
+  if (mhla) {
+    result.partition = partition();
+    result.mixing =
+        mixing_tensor(result.partition, parse_mixing_init(options_.mixing_init), {.sigma = options_.mixing_sigma});
+    result.mixing_frozen = options_.mixing_frozen;
+  }
+  if (authors && mhla) {
+    result.inner_norm = true;
+    result.normalizer = Normalizer::authors;
+    result.norm_eps = std::numeric_limits<float>::epsilon();
+    result.feature_eps = 1e-6;
+    result.dropout = kAuthorsDropout;
+  }
+  return result;
+}
+
+}  // namespace mhla::models

@@ -1,0 +1,136 @@
+// Drawing pictures with a generator.
+#include "tasks/generate/sampling.hpp"
+
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <mutex>
+
+#include "diffusion/gaussian.hpp"
+#include "diffusion/noise.hpp"
+#include "diffusion/solver.hpp"
+#include "mhla/types.hpp"
+
+namespace mhla::tasks {
+namespace {
+
+// Pictures that are drawn together.
+class Batch {
+ public:
+  Batch(models::Generator& generator, const diffusion::Schedule& schedule, const SampleRequest& request,
+        std::int64_t begin, std::int64_t end)
+      : generator_(generator), request_(request), largest_time_(static_cast<double>(schedule.times.back())),
+        noise_(request.seed, request.first + begin, end - begin), device_(generator.parameters().front().device()) {
+    const auto& size = request.size.empty() ? generator.options.size : request.size;
+    shape_ = {generator.options.channels, size[0], size[1]};
+    const auto classes =
+        torch::tensor(std::vector(request.classes.begin() + begin, request.classes.begin() + end), torch::kInt64);
+    classes_ = torch::cat({classes, torch::full_like(classes, generator.null_class())}).to(device_);
+  }
+
+  // after_step(step, x_0).
+  template <typename AfterStep>
+  at::Tensor walk(const diffusion::Schedule& schedule, const AfterStep& after_step) {
+    at::Tensor x = fresh_noise();
+    if (request_.sampler == Sampler::ddpm) {
+      const diffusion::Gaussian gaussian(diffusion::respaced(schedule, request_.steps));
+      for (std::int64_t step = 0; step < request_.steps; ++step) {
+        const auto place = request_.steps - 1 - step;
+        const at::Tensor output = network(x, static_cast<double>(gaussian.schedule().times[place]));
+        const auto t = torch::full({x.size(0)}, place, torch::TensorOptions(device_).dtype(torch::kInt64));
+        after_step(step, gaussian.reverse(output, x, t).x_0);
+        x = gaussian.ancestral_step(output, x, t, fresh_noise());
+      }
+      return x;
+    }
+    const auto method =
+        request_.sampler == Sampler::ddim ? diffusion::Method::first_order : diffusion::Method::dpmpp_2m;
+    diffusion::Solver solver(method, diffusion::noise_levels(schedule, request_.steps));
+    for (std::int64_t step = 0; step < request_.steps; ++step) {
+      const diffusion::Level& level = solver.levels()[static_cast<std::size_t>(step)];
+      const at::Tensor noise = network(x, level.time).narrow(1, 0, x.size(1));
+      const at::Tensor x_0 = diffusion::predicted_data(noise, x, level, diffusion::Prediction::noise);
+      x = solver.step(step, x, x_0);
+      after_step(step, x_0);
+    }
+    return x;
+  }
+
+ private:
+  at::Tensor fresh_noise() { return noise_.draw(shape_).to(device_); }
+
+  at::Tensor network(const at::Tensor& x, double time) {
+    const bool guided = request_.guidance.acts_at(time, largest_time_);
+    const std::int64_t count = guided ? 2 * x.size(0) : x.size(0);
+    const auto t = torch::full({count}, time, x.options());
+    if (!guided) return generator_.forward(x, t, classes_.narrow(0, 0, count));
+    return generator_.forward_with_cfg(torch::cat({x, x}), t, classes_, request_.guidance.scale)
+        .narrow(0, 0, x.size(0));
+  }
+
+  models::Generator& generator_;
+  const SampleRequest& request_;
+  double largest_time_;
+  diffusion::PictureNoise noise_;
+  at::Device device_;
+  std::vector<std::int64_t> shape_;
+  at::Tensor classes_;  // those asked for, then as many of none
+};
+
+}  // namespace
+
+Sampler parse_sampler(std::string_view name) {
+  if (name == "ddpm") return Sampler::ddpm;
+  if (name == "ddim") return Sampler::ddim;
+  if (name == "dpm++") return Sampler::dpmpp;
+  throw Error(fmt::format("sampler is \"{}\"; it may be ddpm, ddim or dpm++", name));
+}
+
+void check(const SampleRequest& request, const models::Generator& generator, const diffusion::Schedule& schedule) {
+  const std::int64_t classes = generator.options.classes, least = request.sampler == Sampler::ddpm ? 2 : 1;
+  for (const std::int64_t label : request.classes)
+    if (label < 0 || label > classes)
+      throw Error(fmt::format("class is {}; it may be 0 to {}, or {} for none", label, classes - 1, classes));
+  if (request.steps < least || request.steps > schedule.steps())
+    throw Error(fmt::format("steps is {}; it may be {} to {}", request.steps, least, schedule.steps()));
+  if (!request.size.empty() && (request.size.size() != 2 || std::ranges::any_of(request.size, [](std::int64_t side) {
+                                  return side < 1 || side > (1 << 16);
+                                })))
+    throw Error("size must be two numbers from 1 to 65536, height and width");
+  if (request.batch < 1) throw Error(fmt::format("batch is {}; it must be at least 1", request.batch));
+  try {
+    request.guidance.check();
+  } catch (const std::invalid_argument& error) {
+    throw Error(error.what());
+  }
+}
+
+at::Tensor sample(models::Generator& generator, const diffusion::Schedule& schedule, const SampleRequest& request,
+                  const Watch& watch) {
+  check(request, generator, schedule);
+  generator.eval();
+  const auto count = static_cast<std::int64_t>(request.classes.size());
+  std::vector<at::Tensor> parts(static_cast<std::size_t>(count));
+  std::mutex one_at_a_time;
+  const auto draw = [&](std::int64_t begin, std::int64_t end) {
+    const torch::NoGradGuard no_gradient;
+    const auto after_step = [&](std::int64_t step, const at::Tensor& x_0) {
+      if (!watch) return;
+      const std::scoped_lock lock(one_at_a_time);
+      for (std::int64_t i = begin; i < end; ++i) watch({i, step + 1, request.steps, x_0[i - begin]});
+    };
+    const at::Tensor drawn = Batch(generator, schedule, request, begin, end).walk(schedule, after_step).cpu();
+    for (std::int64_t i = begin; i < end; ++i) parts[static_cast<std::size_t>(i)] = drawn[i - begin];
+  };
+  if (generator.parameters().front().is_cpu())
+    at::parallel_for(0, count, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) draw(i, i + 1);
+    });
+  else
+    for (std::int64_t begin = 0; begin < count; begin += request.batch)
+      draw(begin, std::min(begin + request.batch, count));
+  return parts.empty() ? at::empty({0}) : at::stack(parts);
+}
+
+}  // namespace mhla::tasks
