@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <string>
 
+#include "core/sizes.hpp"
 #include "core/validate.hpp"
 
 namespace mhla {
@@ -11,7 +12,6 @@ namespace {
 
 constexpr char kMagic[8] = {'M', 'H', 'L', 'A', 'S', 'T', 'A', 'T'};
 constexpr std::uint32_t kFormat = 2;
-constexpr std::int64_t kMostTokens = std::int64_t{1} << 61;
 
 // Sizes multiplied and added without overflow, since they come from outside.
 class CheckedSize {
