@@ -55,9 +55,7 @@ def test_initial_tokens_near_the_largest_integer_are_refused(initial_tokens, dev
 
 
 def state(block_size, beyond="clamp"):
-    return mhla.State(
-        torch.ones(2, 2), batch=1, heads=2, key_dim=8, value_dim=8, block_size=block_size, beyond=beyond
-    )
+    return mhla.State(torch.ones(2, 2), batch=1, heads=2, key_dim=8, value_dim=8, block_size=block_size, beyond=beyond)
 
 
 @pytest.mark.parametrize("block_size", [2**61, HUGE, 2**32 + 1, 0, -1])
@@ -81,6 +79,13 @@ def test_mixing_matrices_refuse_sizes_that_would_wrap_around():
         torch.ops.mhla.resize_mixing(torch.ones(1, 1), [8], [8], [2**40], [1])
     with pytest.raises(ValueError, match="^the number of blocks of partition is"):
         torch.ops.mhla.mixing_init([2**40], [1], "uniform", 3.0, 1.5, 1.0)
+
+
+def test_rotary_tables_refuse_sizes_that_would_wrap_around():
+    with pytest.raises(ValueError, match=rf"^offset is {HUGE}; it must lie within 2\^48"):
+        torch.ops.mhla.rotary_table([4], [2], 1e4, HUGE)
+    with pytest.raises(ValueError, match=rf"^sizes has an entry {HUGE}; it must be at most 2\^48"):
+        torch.ops.mhla.rotary_table([HUGE], [2], 1e4, 4)
 
 
 def memory(block_size):
