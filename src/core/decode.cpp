@@ -49,7 +49,7 @@ void validate(const DecodeConfig& config) {
                 std::to_string(config.mixing_blocks * config.block_size) + ", the tokens of the " +
                 std::to_string(config.mixing_blocks) +
                 " blocks the matrix was trained for (or choose clamp, running-mean or interpolate)");
-  require_size("the number of blocks to keep, of max_tokens,", config.slots(), 0, kMostKeptBlocks);
+  require_size("max_tokens in blocks, all of which are kept,", config.slots(), 0, kMostKeptBlocks);
   const std::int64_t dim = std::max(config.key_dim, config.value_dim);
   checked_elements("batch x kv_heads x kept blocks x key_dim x value_dim",
                    {config.batch, config.kv_heads, config.slots(), config.key_dim, config.value_dim});

@@ -46,8 +46,8 @@ void validate_initial_tokens(const Problem& p) {
             "; with masking block_causal it must be a multiple of the block size, ", p.partition.block_capacity());
 }
 
-// The largest number first: what comes after relies on it.
-void validate_mixing_size(const Problem& p) {
+// Returns the blocks of the matrix that the call uses.
+std::int64_t validate_mixing_size(const Problem& p) {
   require_size("mixing_blocks", p.mixing_blocks, 0, kMostBlocks);
   const bool corner_allowed = p.options.masking != Masking::none || !p.cu_seqlens.empty();
   const std::int64_t needed = corner_allowed ? p.final_blocks() : p.partition.blocks();
@@ -57,20 +57,22 @@ void validate_mixing_size(const Problem& p) {
   else
     require(p.mixing_blocks == needed, "mixing is for ", p.mixing_blocks, " blocks; the partition (", p.partition,
             ") has ", needed);
+  return needed;
 }
 
 // Every tensor and every matrix of summaries that the call has to do with.
-void validate_elements(const Problem& p) {
-  const std::int64_t dim = std::max(p.key_dim, p.value_dim), blocks = std::max<std::int64_t>(1, p.mixing_blocks);
+void validate_elements(const Problem& p, std::int64_t used_blocks) {
+  const std::int64_t dim = std::max(p.key_dim, p.value_dim), blocks = std::max<std::int64_t>(1, used_blocks);
   checked_elements("batch x tokens x heads x dim", {p.batch, p.partition.tokens(), p.heads, dim});
   checked_elements(p.cu_seqlens.empty() ? "batch x kv_heads x blocks x key_dim x value_dim"
                                         : "sequences x kv_heads x blocks x key_dim x value_dim",
                    {p.sequences(), p.kv_heads, blocks, p.key_dim, p.value_dim});
-  if (p.mixing_per_head) checked_elements("heads x blocks x blocks of mixing", {p.heads, blocks, blocks});
+  if (p.mixing_per_head)
+    checked_elements("heads x blocks x blocks of mixing", {p.heads, p.mixing_blocks, p.mixing_blocks});
 }
 
 // Kernels count blocks, and the tokens of one, in 32 bits.
-void validate_on_cuda(const Problem& p) {
+void validate_on_cuda(const Problem& p, std::int64_t used_blocks) {
   constexpr std::int64_t kMost = 0x7fffffff, kHalf = std::int64_t{1} << 30;
   const std::int64_t tokens = p.partition.tokens();
   require(fitted_partition(p).block_capacity() <= kHalf, "partition is a ", p.partition,
@@ -80,7 +82,7 @@ void validate_on_cuda(const Problem& p) {
   require(p.options.algorithm != Algorithm::dense || tokens <= kHalf, "algorithm is dense for ", tokens,
           " tokens; on CUDA it may have at most 2^30");
   checked_elements("batch or sequences x heads x blocks",
-                   {p.sequences(), p.heads, std::max<std::int64_t>(1, p.final_blocks())}, kMost);
+                   {p.sequences(), p.heads, std::max<std::int64_t>(1, used_blocks)}, kMost);
 }
 
 void require_given(const char* name, const void* data, const TokenSizes& sizes) {
@@ -178,9 +180,9 @@ void validate(const Problem& p) {
     require(p.options.normalizer != Normalizer::authors,
             "normalizer authors has no causal form; use none or paper with masking ", name(p.options.masking));
   }
-  validate_mixing_size(p);
-  validate_elements(p);
-  if (p.device == Device::cuda) validate_on_cuda(p);
+  const std::int64_t used_blocks = validate_mixing_size(p);
+  validate_elements(p, used_blocks);
+  if (p.device == Device::cuda) validate_on_cuda(p, used_blocks);
 }
 
 void validate(const Problem& p, const ForwardArgs& args) {

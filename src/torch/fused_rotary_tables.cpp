@@ -1,4 +1,5 @@
 // Tables of cosines and sines, made where they will be used; torch.ops.mhla.rotary_table.
+#include "core/sizes.hpp"
 #include "mhla/fused_torch.hpp"
 #include "torch/fused_tensors.hpp"
 
@@ -17,10 +18,15 @@ std::tuple<at::Tensor, at::Tensor> make(c10::SymIntArrayRef sizes, at::IntArrayR
            "; it must be one for each axis, from 1 to 3 of them");
   }
   if (!(theta > 0.0)) refuse("theta is ", theta, "; it must be positive");
+  const auto too_large = [](const c10::SymInt& size) { return !size.is_symbolic() && size > kMostTokens; };
+  if (too_large(offset) || (!offset.is_symbolic() && offset < -kMostTokens)) {
+    refuse("offset is ", offset, "; it must lie within 2^48");
+  }
   const auto in_double = at::TensorOptions(at::kDouble).device(device.value_or(at::kCPU));
   std::vector<at::Tensor> angles;
   for (std::size_t axis = 0; axis < sizes.size(); ++axis) {
     if (sizes[axis] < 0) refuse("sizes has an entry ", sizes[axis], "; it must be at least 0");
+    if (too_large(sizes[axis])) refuse("sizes has an entry ", sizes[axis], "; it must be at most 2^48");
     if (pairs[axis] < 0) refuse("pairs has an entry ", pairs[axis], "; it must be at least 0");
     const at::Tensor positions = at::arange(at::Scalar(offset), at::Scalar(offset + sizes[axis]), in_double);
     const at::Tensor exponents = at::arange(pairs[axis], in_double) / -static_cast<double>(pairs[axis]);

@@ -263,6 +263,26 @@ TEST(Robustness, AZeroDenominatorDividesAsIeeeSays) {
   for (const double x : c.forward().o.values()) EXPECT_TRUE(std::isnan(x));
 }
 
+// z~ is 102,400 and q . z~ eight times that; the largest half is 65,504.
+TEST(Robustness, SumsBeyondTheLargestHalfKeepTheirRatioOnACpu) {
+  for (const Masking masking : {Masking::none, Masking::token_causal})
+    for (const Algorithm algorithm : {Algorithm::summary, Algorithm::dense}) {
+      Problem p = problem();
+      p.device = Device::cpu;
+      p.dtype = DType::f16;
+      p.partition = Partition::line(1024, 512);
+      p.mixing_blocks = 2;
+      p.options.masking = masking;
+      p.options.algorithm = algorithm;
+      OperatorCase c(p, 9);
+      c.q.fill([] { return 1.0; });
+      c.k.fill([] { return 100.0; });
+      c.v.fill([] { return 0.5; });
+      c.mixing.fill([] { return 1.0; });
+      for (const double x : c.forward().o.values()) ASSERT_EQ(x, 0.5) << describe(p);
+    }
+}
+
 TEST(Robustness, DenormalInputsKeepTheirAccuracy) {
   Problem p = problem();
   p.dtype = DType::f64;

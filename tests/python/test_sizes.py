@@ -81,6 +81,13 @@ def test_mixing_matrices_refuse_sizes_that_would_wrap_around():
         torch.ops.mhla.mixing_init([2**40], [1], "uniform", 3.0, 1.5, 1.0)
 
 
+def test_rotary_tables_refuse_sizes_that_would_wrap_around():
+    with pytest.raises(ValueError, match=rf"^offset is {HUGE}; it must lie within 2\^48"):
+        torch.ops.mhla.rotary_table([4], [2], 1e4, HUGE)
+    with pytest.raises(ValueError, match=rf"^sizes has an entry {HUGE}; it must be at most 2\^48"):
+        torch.ops.mhla.rotary_table([HUGE], [2], 1e4, 4)
+
+
 def memory(block_size):
     """Of a decoding state for one row, one head and two blocks, as ``torch.ops.mhla.decode_step`` takes it."""
     none = torch.zeros(0)
