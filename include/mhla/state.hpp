@@ -50,7 +50,9 @@ class State {
 
   State fork() const;  // an independent copy
   std::vector<std::byte> serialize() const;
-  static State restore(std::span<const std::byte> bytes);  // validates; the inverse of serialize
+
+  // The inverse of serialize; validates. Also takes the bytes of a state saved on CUDA from Python.
+  static State restore(std::span<const std::byte> bytes);
 
   const StateConfig& config() const;
   std::int64_t tokens() const;

@@ -12,6 +12,7 @@ from torch import Tensor
 from mhla import _library  # noqa: F401  registers torch.ops.mhla
 from mhla._attention import Summaries, attention
 
+_decode_step = torch.ops.mhla.decode_step.default
 _LEAST_PIECE = 64  # blocks of a prefill that are handed to the operator at once, at least
 
 
@@ -32,6 +33,12 @@ class Memory(NamedTuple):
     v: Tensor  # E [batch, kv_heads, block_size, Dv]
     tokens: Tensor  # int64 [batch]: tokens seen
     arrivals: Tensor  # int32 [batch, kv_heads + 1]
+
+
+def _check_dense(x: Tensor, name: str) -> None:
+    if x.is_nested or x.layout is not torch.strided:
+        kind = "is a nested tensor" if x.is_nested else f"has layout {x.layout}"
+        raise ValueError(f"{name} {kind}; it must be a dense tensor")
 
 
 def _one_at_a_time(method):
@@ -74,6 +81,11 @@ class DecodeState:
         max_tokens: int | None = None,
         summary_dtype: torch.dtype | None = None,
     ) -> None:
+        _check_dense(mixing, "mixing")
+        if not mixing.is_floating_point() or mixing.is_meta:
+            raise ValueError(
+                f"mixing has dtype {mixing.dtype} on {mixing.device}; it must be a floating-point type, with values"
+            )
         if mixing.ndim not in (2, 3) or mixing.shape[-1] != mixing.shape[-2]:
             raise ValueError(f"mixing has shape {list(mixing.shape)}; it must be [M, M] or [H, M, M]")
         accumulated = torch.float64 if dtype == torch.float64 else torch.float32
@@ -134,11 +146,12 @@ class DecodeState:
 
     @_one_at_a_time
     def step(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        for name, x in (("q", q), ("k", k), ("v", v)):
+            self._check_kind(x, name)
+            if x.ndim != q.ndim:
+                raise ValueError(f"{name} has {x.ndim} axes; it must be {q.ndim}, as q")
         if q.ndim == 3:
-            for name, x in (("k", k), ("v", v)):
-                if x.ndim != 3:
-                    raise ValueError(f"{name} has {x.ndim} axes; it must be 3, [batch, heads, width], as q")
-            return self._step(q[:, None], k[:, None], v[:, None])[:, 0]
+            return self._step(q.unsqueeze(1), k.unsqueeze(1), v.unsqueeze(1)).squeeze(1)
         if q.ndim != 4:
             raise ValueError(f"q has {q.ndim} axes; it must be 3, [batch, heads, width], or 4, with tokens")
         return self._step(q, k, v)
@@ -148,15 +161,14 @@ class DecodeState:
         self._check_room(self._counted, q.shape[1])
         if q.shape[2] != self._heads:
             raise ValueError(f"q has heads {q.shape[2]} (axis 2); it must be {self._heads}")
-        o = torch.ops.mhla.decode_step(
-            q, k, v, self._mixing, self._memory, self._max_tokens, **self._settings, beyond=self._beyond
-        )
+        o = _decode_step(q, k, v, self._mixing, self._memory, self._max_tokens, *self._settings.values(), self._beyond)
         self._counted += q.shape[1]
         return o
 
     @_one_at_a_time
     def prefill(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         for name, x in (("q", q), ("k", k), ("v", v)):
+            self._check_kind(x, name)
             if x.ndim != 4:
                 raise ValueError(f"{name} has {x.ndim} axes; it must be 4, [batch, tokens, heads, width]")
         if self._counted:
@@ -256,6 +268,11 @@ class DecodeState:
                 "where `beyond` is error; it may be clamp, running-mean or interpolate)"
             )
 
+    def _check_kind(self, x: Tensor, name: str) -> None:
+        _check_dense(x, name)
+        if x.device != self._mixing.device:
+            raise ValueError(f"{name} has device {x.device}; it must be that of the state, {self._mixing.device}")
+
     def _check(self, x: Tensor, name: str, tokens: int, heads: int, width: int) -> None:
         expected = (self.positions.shape[0], tokens, heads, width)
         if tuple(x.shape) != expected:
@@ -263,8 +280,6 @@ class DecodeState:
         rows = self._memory.k
         if x.dtype != rows.dtype:
             raise ValueError(f"{name} has dtype {x.dtype}; it must be that of the state, {rows.dtype}")
-        if x.device != rows.device:
-            raise ValueError(f"{name} has device {x.device}; it must be that of the state, {rows.device}")
 
     @_one_at_a_time
     def fork(self) -> DecodeState:

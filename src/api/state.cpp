@@ -19,7 +19,7 @@ class State::Memory {
 
   const StateConfig& config() const { return config_; }
 
-  // Calls `body` with the stream, of which no other call may hold it.
+  // Calls `body` with the stream, which no other call may be using.
   template <typename Body>
   auto use(Body&& body) {
     if (in_use_.exchange(true, std::memory_order_acquire))

@@ -23,6 +23,7 @@ at::Tensor save(const at::Tensor& mixing, at::TensorList memory, std::int64_t he
       config_of(mixing, memory, {heads, max_tokens, feature_map, normalizer, beyond, scale, eps, feature_eps});
   check_memory(config, memory);
   std::vector<at::Tensor> on_host;
+  on_host.reserve(kParts);
   for (const at::Tensor& part : memory) on_host.push_back(part.cpu());
   const at::Tensor matrix = accumulated(mixing, config, memory[kK]).cpu();
   const std::vector<std::byte> bytes = save_decode(config, data_of(matrix), pointers(on_host));

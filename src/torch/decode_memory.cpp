@@ -88,6 +88,7 @@ std::vector<at::Tensor> empty_memory(const DecodeConfig& config) {
   const auto shapes = shapes_of(config);
   const auto types = types_of(config);
   std::vector<at::Tensor> memory;
+  memory.reserve(kParts);
   for (std::size_t part = 0; part < kParts; ++part) memory.push_back(at::zeros(shapes[part], types[part]));
   return memory;
 }

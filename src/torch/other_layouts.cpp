@@ -1,7 +1,6 @@
 // Tensors that no kernel here takes (sparse, quantised, nested, MKL-DNN) are refused by name, whatever the operator.
 #include <torch/library.h>
 
-#include <array>
 #include <string>
 #include <vector>
 
@@ -9,8 +8,6 @@
 
 namespace mhla::dispatch {
 namespace {
-
-using c10::DispatchKey;
 
 void refuse_other(const at::Tensor& tensor, const std::string& argument) {
   if (!tensor.defined()) return;
@@ -29,23 +26,22 @@ void refuse_call(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   refuse("a tensor is of a kind that mhla does not take; all must be dense");
 }
 
-// One for each kind of tensor, for as long as the library is loaded.
-std::vector<torch::Library> refusals() {
-  constexpr std::array kKinds{DispatchKey::SparseCPU,     DispatchKey::SparseCUDA,      DispatchKey::SparseCsrCPU,
-                              DispatchKey::SparseCsrCUDA, DispatchKey::QuantizedCPU,    DispatchKey::QuantizedCUDA,
-                              DispatchKey::MkldnnCPU,     DispatchKey::NestedTensorCPU, DispatchKey::NestedTensorCUDA};
-  std::vector<torch::Library> libraries;
-  for (const DispatchKey kind : kKinds) {
-    torch::Library& library = libraries.emplace_back(torch::Library::IMPL, "mhla", kind, __FILE__, __LINE__);
-    for (const char* name :
-         {"attention", "attention_keeping", "attention_backward", "decode_open", "decode_step", "gated_norm",
-          "gated_norm_backward", "modulate", "modulate_backward", "rotary_features", "rotary_features_backward"})
-      library.impl(name, torch::CppFunction::makeFromBoxedFunction<&refuse_call>());
-  }
-  return libraries;
+void refuse_all(torch::Library& library) {
+  for (const char* name :
+       {"attention", "attention_keeping", "attention_backward", "decode_open", "decode_step", "gated_norm",
+        "gated_norm_backward", "modulate", "modulate_backward", "rotary_features", "rotary_features_backward"})
+    library.impl(name, torch::CppFunction::makeFromBoxedFunction<&refuse_call>());
 }
 
-const std::vector<torch::Library> kRefusals = refusals();
+TORCH_LIBRARY_IMPL(mhla, SparseCPU, library) { refuse_all(library); }
+TORCH_LIBRARY_IMPL(mhla, SparseCUDA, library) { refuse_all(library); }
+TORCH_LIBRARY_IMPL(mhla, SparseCsrCPU, library) { refuse_all(library); }
+TORCH_LIBRARY_IMPL(mhla, SparseCsrCUDA, library) { refuse_all(library); }
+TORCH_LIBRARY_IMPL(mhla, QuantizedCPU, library) { refuse_all(library); }
+TORCH_LIBRARY_IMPL(mhla, QuantizedCUDA, library) { refuse_all(library); }
+TORCH_LIBRARY_IMPL(mhla, MkldnnCPU, library) { refuse_all(library); }
+TORCH_LIBRARY_IMPL(mhla, NestedTensorCPU, library) { refuse_all(library); }
+TORCH_LIBRARY_IMPL(mhla, NestedTensorCUDA, library) { refuse_all(library); }
 
 }  // namespace
 }  // namespace mhla::dispatch

@@ -76,6 +76,15 @@ def test_a_missing_folder_is_named_before_anything_is_timed(tmp_path, monkeypatc
     assert f"no folder {tmp_path / 'none'}" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("wrong", ["nan", "inf", "-1"])
+def test_a_time_that_is_none_is_refused(wrong, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["bench", "--quick", f"--min-time={wrong}"])
+    with pytest.raises(SystemExit) as ended:
+        program.main()
+    assert ended.value.code == 2
+    assert f"--min-time is {float(wrong)}" in capsys.readouterr().err
+
+
 def test_decode_reports_every_context():
     rows = decode(torch.device("cpu"), "f32", batch=1, heads=2, dim=8, longest=4096, bandwidth=1e9)
     assert [row["context"] for row in rows] == [1024, 4096]

@@ -96,18 +96,24 @@ def test_the_operator_names_what_it_cannot_read(kind, name, partition):
 
 
 @pytest.mark.parametrize("kind", REFUSED)
-@pytest.mark.parametrize("name", ["q", "k", "v", "mixing"])
-def test_a_state_names_what_it_cannot_read(kind, name):
-    given = dict(zip(("q", "k", "v"), tokens(), strict=True))
-    if name == "mixing":
-        with pytest.raises(ValueError, match="^mixing "):
-            mhla.State(REFUSED[kind](torch.ones(2, 2)), **SIZES)
-        return
-    state = mhla.State(torch.ones(2, 2), **SIZES)
-    given[name] = REFUSED[kind](given[name])
-    with pytest.raises(ValueError, match=f"^{name} "):
-        state.prefill(**given)
-    assert state.tokens == 0
+@pytest.mark.parametrize("make", STATES)
+def test_a_state_names_a_matrix_it_cannot_read(kind, make):
+    with pytest.raises(ValueError, match="^mixing "):
+        STATES[make](REFUSED[kind](torch.ones(2, 2)))
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+@pytest.mark.parametrize("make", STATES)
+@pytest.mark.parametrize("place", range(3))
+def test_a_state_names_what_it_cannot_read(kind, make, place):
+    for method, given in (("prefill", tokens()), ("step", [x[:, 0] for x in tokens()]), ("step", tokens())):
+        state = STATES[make](torch.ones(2, 2))
+        if make == "state" and given[0].ndim == 4:
+            method = "prefill"  # where mhla.State.step leads
+        given[place] = REFUSED[kind](given[place])
+        with pytest.raises(ValueError, match=f"^{'qkv'[place]} "):
+            getattr(state, method)(*given)
+        assert state.tokens == 0
 
 
 @pytest.mark.parametrize("kind", ["fake", "jagged", "batched"])

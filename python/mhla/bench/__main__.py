@@ -34,6 +34,8 @@ def arguments() -> argparse.Namespace:
     gpu = options.device == "cuda"
     if gpu and not torch.cuda.is_available():
         parser.error("--device is cuda, but torch sees no GPU")
+    if not 0 <= options.min_time < float("inf"):
+        parser.error(f"--min-time is {options.min_time}; it must be seconds, 0 or more")
     if options.json not in (None, "-") and not Path(options.json).parent.is_dir():
         parser.error(f"--json is {options.json}, but there is no folder {Path(options.json).parent}")
     softmax = ["sdpa-cudnn", "sdpa-flash"] if gpu else ["sdpa"]
