@@ -44,21 +44,21 @@ def write_images(folder):
                 (place / f"{i}.png").write_bytes(png(pixels))
 
 
-def start(program, work, under=()):
+def start(program, work, epochs=12, under=()):
     """In a folder of its own with the same arguments, so that the files may be the same to the last byte."""
     arguments = (
         "train classify --data ../images --out out --width 16 --depth 2 --heads 2 --image-size 16 --patch 4 "
-        "--blocks 2 2 --batch 14 --epochs 12 --device cpu --threads 1 --workers 1 --drop-path 0.1 --ema 0.9 --lr 5e-3 "
-        "--log-every 3 --checkpoint-every 4"
+        f"--blocks 2 2 --batch 14 --epochs {epochs} --device cpu --threads 1 --workers 1 --drop-path 0.1 --ema 0.9 "
+        "--lr 5e-3 --log-every 3 --checkpoint-every 4"
     )
     work.mkdir(exist_ok=True)
     log = (work / "log").open("ab")
     return subprocess.Popen([*under, program, *arguments.split()], cwd=work, stdout=log, stderr=log)
 
 
-def run(program, work):
+def run(program, work, epochs=12):
     begin = time.monotonic()
-    code = start(program, work).wait()
+    code = start(program, work, epochs).wait()
     if code != 0:
         sys.exit(f"{work}: the run ended with {code}:\n{(work / 'log').read_text()}")
     return time.monotonic() - begin
@@ -120,28 +120,22 @@ def two_in_one_folder(program, work):
     return second.stderr.strip()
 
 
-def full_disk(program, folder, whole, call):
-    """Lets the first, the second, ... such call of a run fail. Returns how many there were."""
+def full_disk(program, folder, call):
+    """Lets the first, the second, ... such call of a short run fail. Returns how many there were."""
+    epochs = 3
+    run(program, folder / call, epochs)
+    whole = results(folder / call)
     for number in range(1, 10000):
         work = folder / f"{call}{number}"
-        strace = [
-            "strace",
-            "-f",
-            "-qq",
-            "-o",
-            "/dev/null",
-            "-e",
-            f"trace={call}",
-            "-e",
-            f"inject={call}:error=ENOSPC:when={number}",
-        ]
-        code = start(program, work, strace).wait()
+        fault = f"inject={call}:error=ENOSPC:when={number}"
+        strace = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", f"trace={call}", "-e", fault]
+        code = start(program, work, epochs, strace).wait()
         said = (work / "log").read_text()
         if code == 0:
             return number - 1
         if code != 1 or "No space left on device" not in said:
             sys.exit(f"{call} number {number} failed, and the run ended with {code}:\n{said}")
-        run(program, work)
+        run(program, work, epochs)
         if different := differences(whole, work):
             sys.exit(f"{call} number {number} failed, and the resumed run has other {', '.join(different)}:\n{said}")
         shutil.rmtree(work)
@@ -178,7 +172,7 @@ def main():
         if different := differences(whole, folder / "shared"):
             sys.exit(f"the one that ran differs: {different}")
         for call in ("write", "fsync", "rename", "ftruncate") if given.full_disk else ():
-            count = full_disk(program, folder, whole, call)
+            count = full_disk(program, folder, call)
             print(
                 f"full disk at each of {count} calls of {call}: exit code 1 each, the same bits after resuming",
                 flush=True,
