@@ -45,10 +45,10 @@ const Family& family_of(const io::Json& config, std::string_view task, Families 
 }
 
 double elements_of(const io::SafeTensors& file) {
-  double elements = 0;
+  std::size_t elements = 0;
   for (const auto& [name, tensor] : file.tensors())
-    elements += static_cast<double>(tensor.data.size() / io::safetensors_element_size(tensor.dtype));
-  return elements;
+    elements += tensor.data.size() / io::safetensors_element_size(tensor.dtype);
+  return static_cast<double>(elements);
 }
 
 }  // namespace
