@@ -35,6 +35,7 @@ FOREIGN = (
     r"Cannot convert negative|argument '\w+'|Expected a value of type|expected at most|incompatible function arguments",
     r"got multiple values|missing \d+ required|takes .* positional|must be (str|int|real number|a number|Tensor)",
     r"Unable to cast|Expected .* but got|not iterable|has no len|unhashable|not subscriptable|has no attribute",
+    r"is not on the expected device meta|is not implemented for sparse tensors|not all arguments converted",
     r"expected m1 and m2 to have the same dtype|cannot be represented as a SymInt|Boolean value of Tensor",
     r"a leaf Variable that requires grad is being used in an in-place operation|mutable TensorLists with negation",
     r"object cannot be interpreted as an integer|not supported between instances|unsupported operand",

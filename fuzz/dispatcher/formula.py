@@ -110,7 +110,8 @@ class Attention:
         check_tokens(v, "v", q.dtype, (batch, tokens, kv_heads, value_dim))
         require(feature_map in FEATURE_MAPS and masking in MASKINGS, "names")
         require(normalizer in NORMALIZERS and algorithm in ALGORITHMS, "names")
-        require(all(isfinite(x) for x in (scale, eps, feature_eps)), "numbers")
+        scale = 1.0 if scale is None else scale
+        require(all(isinstance(x, (int, float)) and isfinite(x) for x in (scale, eps, feature_eps)), "numbers")
         causal = masking != "none"
         require(not causal or normalizer != "authors", "normalizer")
         self._place(batch, tokens, sizes, extents, masking, cu_seqlens, initial_tokens)

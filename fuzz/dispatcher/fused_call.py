@@ -341,8 +341,8 @@ class LayerCall:
         }
 
     def call(self, x, tokens, block_size, **settings):
-        sizes = [v for v in (settings["dim"], tokens, -(-tokens // block_size if block_size else 1)) if type(v) is int]
-        require(max(sizes, default=0) < 2**10, "a large layer")
+        for size in (settings["dim"], settings["heads"], tokens, block_size):
+            require(type(size) is int and size < 2**10, "a large layer, or no number")
         torch.manual_seed(0)
         layer = mhla.nn.MHLA(partition=mhla.Partition.line(tokens, block_size), **settings)
         with torch.no_grad():
