@@ -56,11 +56,18 @@ def start(program, work, epochs=12, under=()):
     return subprocess.Popen([*under, program, *arguments.split()], cwd=work, stdout=log, stderr=log)
 
 
+def wait_for(process, file):
+    while not file.exists() and process.poll() is None:
+        time.sleep(0.002)
+
+
 def run(program, work, epochs=12):
+    """Returns the seconds since it took the folder."""
+    process = start(program, work, epochs)
+    wait_for(process, work / "out/lock")
     begin = time.monotonic()
-    code = start(program, work, epochs).wait()
-    if code != 0:
-        sys.exit(f"{work}: the run ended with {code}:\n{(work / 'log').read_text()}")
+    if process.wait() != 0:
+        sys.exit(f"{work}: the run ended with {process.returncode}:\n{(work / 'log').read_text()}")
     return time.monotonic() - begin
 
 
@@ -90,10 +97,11 @@ def differences(whole, work):
 
 
 def kill(program, work, moments, seconds):
-    """Returns when it was killed; a run that had ended by then is started again."""
+    """Returns the seconds from taking the folder to the kill; a run that had ended by then is started again."""
     while True:
         moment = moments.uniform(0, seconds)
         process = start(program, work)
+        wait_for(process, work / "out/lock")
         time.sleep(moment)
         process.send_signal(signal.SIGKILL)
         if process.wait() == -signal.SIGKILL:
@@ -110,8 +118,7 @@ def resume(program, work):
 
 def two_in_one_folder(program, work):
     first = start(program, work)
-    while not (work / "out/metrics.jsonl").exists():
-        time.sleep(0.01)
+    wait_for(first, work / "out/metrics.jsonl")
     first.send_signal(signal.SIGSTOP)
     second = subprocess.run([program, *first.args[1:]], cwd=work, capture_output=True, text=True, check=False)
     first.send_signal(signal.SIGCONT)
