@@ -3,12 +3,13 @@
 #
 #   tools/gpu_check.sh [--out FOLDER] [--build FOLDER] [STAGE...]
 #
-# Stages, in this order; all but the last unless named:
+# Stages, in this order; all but the last two unless named:
 #   build         configure and compile, for the GPU of this machine
-#   test          ctest on CPU and GPU, pytest on the GPU
+#   test          ctest and pytest, what needs a GPU
 #   sanitize      compute-sanitizer: memcheck, racecheck, initcheck, side by side
 #   bench         mhla bench op --device cuda
 #   bench-python  python -m mhla.bench, which compiles its peers and takes ten minutes
+#   test-cpu      ctest, what needs none
 # On a machine where nothing can be installed, bring .deps along from one where tools/bootstrap.sh ran.
 # FOLDER (out/gpu_check) gets log.txt, bench_op.json, bench_op.svg and bench_python.json.
 # The exit code is 0 where every step passed, 1 where one failed, 2 where the command line was wrong.
@@ -24,9 +25,9 @@ while (($# > 0)); do
       [[ -n "${2:-}" ]] || { echo "gpu_check: $1 needs a folder" >&2; exit 2; }
       if [[ "$1" == --out ]]; then out="$2"; else build="$2"; fi
       shift ;;
-    build | test | sanitize | bench | bench-python) stages+=("$1") ;;
+    build | test | sanitize | bench | bench-python | test-cpu) stages+=("$1") ;;
     *)
-      echo "gpu_check: stage is \"$1\"; it may be build, test, sanitize, bench or bench-python" >&2
+      echo "gpu_check: stage is \"$1\"; it may be build, test, sanitize, bench, bench-python or test-cpu" >&2
       exit 2 ;;
   esac
   shift
@@ -123,7 +124,7 @@ run_stage() {
       step "build: configure" configure && step "build: compile" cmake --build "$build" &&
         step "build: Python package" assemble_package ;;
     test)
-      step "test: ctest" on_gpu ctest --test-dir "$build" --output-on-failure -j "$(nproc)"
+      step "test: ctest, GPU" on_gpu ctest --test-dir "$build" --output-on-failure -L gpu
       step "test: pytest, GPU" pytest_on_gpu ;;
     sanitize)
       for tool in memcheck racecheck initcheck; do
@@ -138,6 +139,7 @@ run_stage() {
     bench)
       step "bench: devices" "$build/bin/mhla" devices
       step "bench: op" "$build/bin/mhla" bench op --device cuda --json "$out/bench_op.json" --chart "$out/bench_op.svg" ;;
+    test-cpu) step "test-cpu: ctest" ctest --test-dir "$build" --output-on-failure -j "$(nproc)" -LE gpu ;;
     bench-python) step "bench-python" "$python" -m mhla.bench --device cuda --json "$out/bench_python.json" ;;
   esac
 }

@@ -30,7 +30,8 @@ void judge(std::span<const std::byte> bytes) {
 fuzz::Inputs fuzz::seeds() {
   train::Checkpoint checkpoint;
   checkpoint.step = 12;
-  checkpoint.notes = {{"best", 0.5}, {"settings", {{"lr", 1e-3}, {"epochs", 3}}}};
+  checkpoint.best = 0.5;
+  checkpoint.settings = {{"lr", 1e-3}, {"epochs", 3}};
   checkpoint.tensors = {{"model/a", torch::ones({2, 3})},
                         {"optimizer/a", torch::zeros({2, 3}, at::kDouble)},
                         {"random/cpu", torch::arange(16, at::kByte)}};
@@ -40,6 +41,9 @@ fuzz::Inputs fuzz::seeds() {
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  judge(fuzz::bytes_of(data, size));
+  fuzz::Bytes bytes = fuzz::copy_of(fuzz::bytes_of(data, size));
+  judge(bytes);
+  train::seal(bytes);  // and past the checksum
+  judge(bytes);
   return 0;
 }
