@@ -40,9 +40,14 @@ using Size = CheckedSize;
 Size size_of(DType dtype) { return Size(static_cast<std::int64_t>(element_size(dtype))); }
 
 template <typename Enum>
-Enum read_enum(ByteReader& in) {
-  const auto value = static_cast<Enum>(in.value<std::uint32_t>());
-  static_cast<void>(name(value));
+Enum read_enum(ByteReader& in, const char* field) {
+  const auto number = in.value<std::uint32_t>();
+  const auto value = static_cast<Enum>(number);
+  try {
+    static_cast<void>(name(value));
+  } catch (const Error&) {
+    throw Error("bytes of a state hold " + std::to_string(number) + " as " + field + ", which stands for none");
+  }
   return value;
 }
 
@@ -69,19 +74,19 @@ void write_config(ByteWriter& out, const DecodeConfig& config) {
 
 DecodeConfig read_config(ByteReader& in) {
   DecodeConfig config;
-  config.dtype = read_enum<DType>(in);
+  config.dtype = read_enum<DType>(in, "dtype");
   for (std::int64_t* value : {&config.batch, &config.heads, &config.kv_heads, &config.key_dim, &config.value_dim,
                               &config.block_size, &config.mixing_blocks})
     *value = in.value<std::int64_t>();
   config.mixing_per_head = read_flag(in, "mixing_per_head");
-  config.options.feature_map = read_enum<FeatureMap>(in);
-  config.options.normalizer = read_enum<Normalizer>(in);
+  config.options.feature_map = read_enum<FeatureMap>(in, "feature_map");
+  config.options.normalizer = read_enum<Normalizer>(in, "normalizer");
   config.options.masking = Masking::token_causal;
-  config.options.algorithm = read_enum<Algorithm>(in);
+  config.options.algorithm = read_enum<Algorithm>(in, "algorithm");
   for (double* value : {&config.options.scale, &config.options.eps, &config.options.feature_eps})
     *value = in.value<double>();
-  config.beyond = read_enum<BeyondTrained>(in);
-  config.summary_dtype = read_enum<DType>(in);
+  config.beyond = read_enum<BeyondTrained>(in, "beyond");
+  config.summary_dtype = read_enum<DType>(in, "dtype");
   config.max_tokens = in.value<std::int64_t>();
   return config;
 }
