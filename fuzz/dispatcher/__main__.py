@@ -38,6 +38,7 @@ FOREIGN = (
     r"is not on the expected device meta|is not implemented for sparse tensors|not all arguments converted",
     r"expected m1 and m2 to have the same dtype|cannot be represented as a SymInt|Boolean value of Tensor",
     r"a leaf Variable that requires grad is being used in an in-place operation|mutable TensorLists with negation",
+    r"can't allocate memory",  # a legal size that this machine has no memory for
     r"object cannot be interpreted as an integer|not supported between instances|unsupported operand",
 )
 

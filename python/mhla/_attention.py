@@ -149,6 +149,8 @@ def attention(
     else:
         if type(partition) is bool or not hasattr(partition, "__index__"):
             raise TypeError(f"partition is a {type(partition).__name__}; it must be a Partition or a block size (int)")
+        if not isinstance(q, Tensor):
+            raise TypeError(f"q is a {type(q).__name__}; it must be a tensor")
         if q.ndim != 4:
             raise ValueError(f"q has {q.ndim} axes; it must be 4, [batch, tokens, heads, width]")
         try:

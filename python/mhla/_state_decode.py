@@ -11,8 +11,10 @@ from torch import Tensor
 
 from mhla import _library  # noqa: F401  registers torch.ops.mhla
 from mhla._attention import Summaries, attention
+from mhla._numbers import integer
 
 _decode_step = torch.ops.mhla.decode_step.default
+_MOST_ELEMENTS = 2**48  # as kMostElements of core/sizes.hpp
 _LEAST_PIECE = 64  # blocks of a prefill that are handed to the operator at once, at least
 
 
@@ -96,10 +98,18 @@ class DecodeState:
             "eps": eps,
             "feature_eps": feature_eps,
         }
+        for name, size in (("batch", batch), ("heads", heads), ("kv_heads", kv_heads), ("block_size", block_size)):
+            integer(size, name, 1)
+        integer(key_dim, "key_dim", 1), integer(value_dim, "value_dim", 1)
         copied = mixing.detach().to(accumulated, copy=True).contiguous()
         self._configure(copied, settings, heads, block_size, beyond, 0 if max_tokens is None else max_tokens)
         mixed = heads if mixing.ndim == 3 else kv_heads
         slots, folds, normalized = self._kept.slots(), self._kept.folds(), normalizer != "none"
+        if batch * kv_heads * max(slots, heads, block_size) * key_dim * value_dim > _MOST_ELEMENTS:
+            raise ValueError(
+                f"batch x kv_heads x blocks x key_dim x value_dim is {batch} x {kv_heads} x {slots} x {key_dim} x "
+                f"{value_dim}; it must be at most 2^48"
+            )
 
         def zeros(*shape: int, dtype: torch.dtype = accumulated, given: bool = True) -> Tensor:
             return torch.zeros(shape if given else 0, dtype=dtype, device=mixing.device)

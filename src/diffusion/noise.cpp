@@ -17,6 +17,7 @@ std::uint64_t scrambled(std::uint64_t x) {
 }  // namespace
 
 PictureNoise::PictureNoise(std::uint64_t seed, std::int64_t first, std::int64_t count) {
+  generators_.reserve(static_cast<std::size_t>(count));
   for (std::int64_t i = 0; i < count; ++i)
     generators_.push_back(
         at::detail::createCPUGenerator(scrambled(scrambled(seed) + static_cast<std::uint64_t>(first + i))));
@@ -24,6 +25,7 @@ PictureNoise::PictureNoise(std::uint64_t seed, std::int64_t first, std::int64_t 
 
 torch::Tensor PictureNoise::draw(torch::IntArrayRef shape) {
   std::vector<torch::Tensor> pictures;
+  pictures.reserve(generators_.size());
   for (torch::Generator& generator : generators_)
     pictures.push_back(torch::randn(shape, generator, torch::TensorOptions().dtype(torch::kFloat32)));
   return torch::stack(pictures);

@@ -46,6 +46,7 @@ Schedule cosine_schedule(std::int64_t steps) {
     return std::pow(std::cos(angle), 2);
   };
   std::vector<double> betas;
+  betas.reserve(static_cast<std::size_t>(steps));
   for (std::int64_t t = 0; t < steps; ++t) betas.push_back(std::min(1.0 - alpha_bar(t + 1) / alpha_bar(t), 0.999));
   return Schedule::from_betas(std::move(betas));
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "torch/checks.hpp"
 #include "torch/differentiated.hpp"
 #include "torch/planned.hpp"
 
@@ -172,6 +173,9 @@ ForwardResult forward_autograd(const AttentionCall& call) {
     const at::AutoDispatchBelowADInplaceOrView below;
     return call_forward(call);
   }
+  for (const auto& [tensor, argument] :
+       {std::pair(&call.q, "q"), std::pair(&call.k, "k"), std::pair(&call.v, "v"), std::pair(&call.mixing, "mixing")})
+    check_dense(*tensor, argument);  // autograd itself asks them for their device
   const variable_list outputs = AttentionFunction::apply(call.q, call.k, call.v, call.mixing, call.q_den, call.k_den,
                                                          call.initial_S, call.initial_z, call);
   return {outputs[0], outputs[1], outputs[2]};

@@ -45,6 +45,7 @@ void check_tokens(const at::Tensor& tensor, std::string_view argument, std::int6
 }
 
 void check_dense(const at::Tensor& tensor, std::string_view argument) {
+  if (!tensor.defined()) refuse(argument, " is missing; it must be a tensor");
   if (tensor.layout() != at::kStrided) refuse(argument, " has layout ", tensor.layout(), "; it must be a dense tensor");
   if (tensor.is_nested()) refuse(argument, " is a nested tensor; it must be a dense tensor");
 }

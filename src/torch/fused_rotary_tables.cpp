@@ -1,4 +1,6 @@
 // Tables of cosines and sines, made where they will be used; torch.ops.mhla.rotary_table.
+#include <cmath>
+
 #include "core/sizes.hpp"
 #include "mhla/fused_torch.hpp"
 #include "torch/fused_tensors.hpp"
@@ -17,7 +19,7 @@ std::tuple<at::Tensor, at::Tensor> make(c10::SymIntArrayRef sizes, at::IntArrayR
     refuse("sizes has ", sizes.size(), " entries and pairs ", pairs.size(),
            "; it must be one for each axis, from 1 to 3 of them");
   }
-  if (!(theta > 0.0)) refuse("theta is ", theta, "; it must be positive");
+  if (!(theta > 0.0) || !std::isfinite(theta)) refuse("theta is ", theta, "; it must be finite and positive");
   const auto too_large = [](const c10::SymInt& size) { return !size.is_symbolic() && size > kMostTokens; };
   if (too_large(offset) || (!offset.is_symbolic() && offset < -kMostTokens)) {
     refuse("offset is ", offset, "; it must lie within 2^48");

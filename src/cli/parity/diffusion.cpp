@@ -26,6 +26,7 @@ diffusion::Method method_of(const Case& parity_case, const char* first_order) {
 
 torch::Tensor column(const diffusion::Levels& levels, double diffusion::Level::* value, std::size_t count) {
   std::vector<double> values;
+  values.reserve(count);
   for (std::size_t i = 0; i < count; ++i) values.push_back(levels[i].*value);
   return torch::tensor(values, torch::kFloat64);
 }

@@ -12,7 +12,7 @@ namespace {
 
 using tasks::TrainClassifyOptions;
 
-const CLI::Validator kSteps = at_least<std::int64_t>(0);
+CLI::Validator steps() { return at_least<std::int64_t>(0); }
 
 CLI::Validator rand_augment_check() {
   const auto check = [](const std::string& text) -> std::string {
@@ -71,7 +71,7 @@ void add_recipe_options(CLI::App& command, TrainClassifyOptions& options) {
   group.add("--min-lr", options.min_lr, "RATE", "Learning rate at the end")->check(at_least(0.0));
   group.add("--schedule", options.schedule, "NAME", "How the learning rate falls")
       ->check(CLI::IsMember({"cosine", "linear", "constant"}));
-  group.add_open("--warmup", options.warmup, "STEPS", "Steps until the learning rate is highest")->check(kSteps);
+  group.add_open("--warmup", options.warmup, "STEPS", "Steps until the learning rate is highest")->check(steps());
   group
       .add_open("--weight-decay", options.weight_decay, "RATE",
                 "Weight decay of matrices; norms, biases, positions and mixing have none")
@@ -128,10 +128,11 @@ void add_run_options(CLI::App& command, TrainClassifyOptions& options) {
       .add("--resume", options.resume, "NAME",
            "auto goes on from the newest checkpoint in --out; none starts anew, replacing what is there")
       ->check(CLI::IsMember({"auto", "none"}));
-  group.add("--log-every", options.log_every, "STEPS", "Steps between two lines; 0 is an epoch")->check(kSteps);
-  group.add("--eval-every", options.eval_every, "STEPS", "Steps between two validations; 0 is an epoch")->check(kSteps);
+  group.add("--log-every", options.log_every, "STEPS", "Steps between two lines; 0 is an epoch")->check(steps());
+  group.add("--eval-every", options.eval_every, "STEPS", "Steps between two validations; 0 is an epoch")
+      ->check(steps());
   group.add("--checkpoint-every", options.checkpoint_every, "STEPS", "Steps between two checkpoints; 0 is an epoch")
-      ->check(kSteps);
+      ->check(steps());
   group.add("--keep", options.keep, "N", "Checkpoints to keep")->check(within(1, 1000000));
   group.flag("--half", options.half, "Store model.safetensors in half precision");
 }

@@ -35,6 +35,7 @@ Classifier::Classifier(ClassifierOptions options) : options(std::move(options)) 
 
 std::vector<at::Tensor> Classifier::mixing_matrices() {
   std::vector<at::Tensor> parameters;
+  parameters.reserve(static_cast<std::size_t>(layers()));
   for (std::int64_t layer = 0; layer < layers(); ++layer) parameters.push_back(mixing_parameter(layer));
   return learned_mixing(parameters);
 }

@@ -65,7 +65,7 @@ void Dit::initialise() {
   }
   torch::nn::init::xavier_uniform_(patches_->proj->weight.flatten(1));
   patches_->proj->bias.zero_();
-  for (at::Tensor weight : {labels_->table->weight, times_->first->weight, times_->second->weight})
+  for (const at::Tensor& weight : {labels_->table->weight, times_->first->weight, times_->second->weight})
     weight.normal_(0.0, kInitialDeviation);
   for (const auto& block : blocks_) zero(block->modulation);
   zero(final_modulation_);
@@ -96,6 +96,7 @@ at::Tensor Dit::forward(const at::Tensor& x, const at::Tensor& t, const at::Tens
 
 std::vector<at::Tensor> Dit::mixing_parameters() {
   std::vector<at::Tensor> parameters;
+  parameters.reserve(blocks_.size());
   for (const auto& block : blocks_) parameters.push_back(block->attn->mixing());
   return parameters;
 }
