@@ -175,7 +175,7 @@ TOKENS = torch.rand(2, 6, 8)
         ),
         (lambda: fused.Rotary.tables(torch.rand(6), torch.rand(6)), r"both must be \[N, P\] or \[B, N, P\]"),
         (lambda: fused.Rotary.grid((), 8), "sizes has 0 entries; it must have from 1 to 3"),
-        (lambda: fused.Rotary.line(6, 8, theta=0.0), "theta is 0; it must be positive"),
+        (lambda: fused.Rotary.line(6, 8, theta=0.0), "theta is 0; it must be finite and positive"),
     ],
 )
 def test_a_bad_argument_is_named(call, message):
