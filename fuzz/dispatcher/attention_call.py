@@ -179,7 +179,7 @@ class AttentionCall:
             if mine is None or theirs is None:
                 expect(theirs is None or not theirs.any(), f"no gradient of {x}")
                 continue
-            if theirs.numel() and theirs.isfinite().all() and theirs.abs().max() < LARGEST[mine.dtype]:
+            if theirs.numel() and theirs.isfinite().all() and theirs.abs().max() < LARGEST.get(mine.dtype, 0):
                 largest = max(float(theirs.abs().max()), 0.0 if part is None else float(part.abs().max()))
                 bound = torch.full_like(theirs, limit * largest / expected.condition + 1e-6)
                 close(mine, theirs, bound, torch.ones_like(theirs, dtype=torch.bool), f"gradient of {x}")

@@ -124,8 +124,9 @@ at::Tensor sample(models::Generator& generator, const diffusion::Schedule& sched
     for (std::int64_t i = begin; i < end; ++i) parts[static_cast<std::size_t>(i)] = drawn[i - begin];
   };
   if (generator.parameters().front().is_cpu())
-    at::parallel_for(0, count, 1, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) draw(i, i + 1);
+    // Inside of a parallel loop torch uses one thread; a loop of one step would be none.
+    at::parallel_for(0, std::max<std::int64_t>(count, 2), 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < std::min(end, count); ++i) draw(i, i + 1);
     });
   else
     for (std::int64_t begin = 0; begin < count; begin += request.batch)

@@ -1,0 +1,119 @@
+// A picture depends on its seed, number and class, and on nothing else.
+#include "tasks/generate/sampling.hpp"
+
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "mhla/types.hpp"
+#include "models/generators.hpp"
+
+namespace mhla::tasks {
+namespace {
+
+std::shared_ptr<models::Generator> small_generator() {
+  torch::manual_seed(1);
+  models::GeneratorOptions options;
+  options.size = {8, 8};
+  options.channels = 3;
+  options.classes = 4;
+  options.width = 32;
+  options.depth = 2;
+  options.heads = 2;
+  options.blocks = {2, 2};
+  auto model = models::make_generator(options);
+  const torch::NoGradGuard no_gradient;
+  for (auto& item : model->named_parameters())
+    if (item.key() != "pos_embed" && !item.key().ends_with("conv.weight"))
+      item.value().add_(torch::randn_like(item.value()) * 0.1);
+  return model;
+}
+
+SampleRequest request(std::vector<std::int64_t> classes, Sampler sampler) {
+  SampleRequest request;
+  request.classes = std::move(classes);
+  request.sampler = sampler;
+  request.steps = 4;
+  request.guidance.scale = 2.0;
+  request.seed = 5;
+  return request;
+}
+
+class EverySampler : public ::testing::TestWithParam<Sampler> {};
+
+TEST_P(EverySampler, APictureIsTheSameBitsAloneAndAmongOthersOnAnyNumberOfThreads) {
+  const auto model = small_generator();
+  const auto schedule = diffusion::linear_schedule();
+  const int threads = at::get_num_threads();
+  at::set_num_threads(2);
+  const at::Tensor together = sample(*model, schedule, request({0, 1, 2}, GetParam()));
+  EXPECT_EQ(together.sizes(), (std::vector<std::int64_t>{3, 3, 8, 8}));
+  EXPECT_TRUE(together.isfinite().all().item<bool>());
+  EXPECT_TRUE(torch::equal(sample(*model, schedule, request({0, 1, 2}, GetParam())), together));
+  for (const int count : {1, 2}) {
+    at::set_num_threads(count);
+    SampleRequest alone = request({1}, GetParam());
+    alone.first = 1;
+    EXPECT_TRUE(torch::equal(sample(*model, schedule, alone)[0], together[1])) << count << " threads";
+    EXPECT_TRUE(torch::equal(sample(*model, schedule, request({0, 1, 2}, GetParam())), together)) << count;
+  }
+  at::set_num_threads(threads);
+}
+
+INSTANTIATE_TEST_SUITE_P(Samplers, EverySampler, ::testing::Values(Sampler::ddpm, Sampler::ddim, Sampler::dpmpp),
+                         [](const auto& info) {
+                           return std::string(std::array{"ddpm", "ddim", "dpmpp"}[static_cast<int>(info.param)]);
+                         });
+
+TEST(Sampling, SeedAndClassChangeThePicture) {
+  const auto model = small_generator();
+  const auto schedule = diffusion::linear_schedule();
+  const at::Tensor picture = sample(*model, schedule, request({0}, Sampler::ddim));
+  SampleRequest other = request({0}, Sampler::ddim);
+  other.seed = 6;
+  EXPECT_FALSE(torch::equal(sample(*model, schedule, other), picture));
+  EXPECT_FALSE(torch::equal(sample(*model, schedule, request({3}, Sampler::ddim)), picture));
+}
+
+TEST(Sampling, EveryStepOfEveryPictureIsShown) {
+  const auto model = small_generator();
+  std::set<std::pair<std::int64_t, std::int64_t>> seen;
+  sample(*model, diffusion::linear_schedule(), request({0, 1, 2}, Sampler::dpmpp), [&](const Drawing& drawing) {
+    EXPECT_EQ(drawing.steps, 4);
+    EXPECT_EQ(drawing.x_0.sizes(), (std::vector<std::int64_t>{3, 8, 8}));
+    seen.emplace(drawing.picture, drawing.step);
+  });
+  EXPECT_EQ(seen.size(), 12U);
+}
+
+TEST(Sampling, ImpossibleRequestsSayWhatIsAllowed) {
+  const auto model = small_generator();
+  const auto schedule = diffusion::linear_schedule();
+  const auto message = [&](const SampleRequest& wrong) -> std::string {
+    try {
+      sample(*model, schedule, wrong);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "nothing thrown";
+  };
+  EXPECT_EQ(message(request({5}, Sampler::ddim)), "class is 5; it may be 0 to 3, or 4 for none");
+  SampleRequest wrong = request({0}, Sampler::ddpm);
+  wrong.steps = 1;
+  EXPECT_EQ(message(wrong), "steps is 1; it may be 2 to 1000");
+  wrong = request({0}, Sampler::ddim);
+  wrong.steps = 0;
+  EXPECT_EQ(message(wrong), "steps is 0; it may be 1 to 1000");
+  wrong = request({0}, Sampler::ddim);
+  wrong.size = {9, 8};
+  EXPECT_NE(message(wrong).find("multiples of the patch, 2"), std::string::npos) << message(wrong);
+  wrong = request({0}, Sampler::ddim);
+  wrong.guidance.from = 0.7;
+  wrong.guidance.to = 0.3;
+  EXPECT_NE(message(wrong).find("guidance interval"), std::string::npos);
+  EXPECT_THROW(parse_sampler("euler"), Error);
+}
+
+}  // namespace
+}  // namespace mhla::tasks
