@@ -46,7 +46,9 @@ class Choices {
                                                  std::numeric_limits<std::int64_t>::min(),
                                                  65536,
                                                  1 << 24};
-    return kHard[byte() % kHard.size()] + (flag() ? number(0, 3) - 1 : 0);
+    // The largest and one more is the smallest.
+    const std::int64_t hard = kHard[byte() % kHard.size()], more = flag() ? number(0, 3) - 1 : 0;
+    return static_cast<std::int64_t>(static_cast<std::uint64_t>(hard) + static_cast<std::uint64_t>(more));
   }
 
   double factor() {
