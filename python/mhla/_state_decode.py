@@ -98,9 +98,9 @@ class DecodeState:
             "eps": eps,
             "feature_eps": feature_eps,
         }
-        for name, size in (("batch", batch), ("heads", heads), ("kv_heads", kv_heads), ("block_size", block_size)):
+        sizes = {"batch": batch, "heads": heads, "kv_heads": kv_heads, "key_dim": key_dim, "value_dim": value_dim}
+        for name, size in {**sizes, "block_size": block_size}.items():
             integer(size, name, 1)
-        integer(key_dim, "key_dim", 1), integer(value_dim, "value_dim", 1)
         copied = mixing.detach().to(accumulated, copy=True).contiguous()
         self._configure(copied, settings, heads, block_size, beyond, 0 if max_tokens is None else max_tokens)
         mixed = heads if mixing.ndim == 3 else kv_heads

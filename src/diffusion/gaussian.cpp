@@ -10,11 +10,16 @@
 namespace mhla::diffusion {
 namespace {
 
-// The entries of a table for steps t, shaped to multiply x.
-torch::Tensor at(const torch::Tensor& table, const torch::Tensor& t, const torch::Tensor& x) {
+// The shape of one number per sample, to be multiplied with x: [B, 1, ...].
+std::vector<std::int64_t> per_sample(const torch::Tensor& t, const torch::Tensor& x) {
   std::vector<std::int64_t> shape(static_cast<std::size_t>(x.dim()), 1);
   shape[0] = t.size(0);
-  return table.to(t.device()).index_select(0, t).to(x.scalar_type()).view(shape);
+  return shape;
+}
+
+// The entries of a table for steps t.
+torch::Tensor at(const torch::Tensor& table, const torch::Tensor& t, const torch::Tensor& x) {
+  return table.to(t.device()).index_select(0, t).to(x.scalar_type()).view(per_sample(t, x));
 }
 
 torch::Tensor mean_per_sample(const torch::Tensor& x) { return x.flatten(1).mean(1); }
@@ -82,8 +87,7 @@ Gaussian::Reverse Gaussian::reverse(const torch::Tensor& network_output, const t
     const torch::Tensor share = (network_output.narrow(1, channels, channels) + 1.0) / 2.0;
     log_variance = share * at(log_variance_most_, t, x_t) + (1.0 - share) * log_variance;
   }
-  // In float64, because 1 / signal is large where t is.
-  const torch::Tensor x_0 = at((1.0 / signal_), t, x_t) * x_t - at(noise_ / signal_, t, x_t) * noise;
+  const torch::Tensor x_0 = at(1.0 / signal_, t, x_t) * x_t - at(noise_ / signal_, t, x_t) * noise;
   return {posterior_mean(x_0, x_t, t), log_variance, x_0};
 }
 
@@ -114,13 +118,8 @@ Gaussian::Loss Gaussian::loss(const torch::Tensor& network_output, const torch::
 torch::Tensor Gaussian::ancestral_step(const torch::Tensor& network_output, const torch::Tensor& x_t,
                                        const torch::Tensor& t, const torch::Tensor& noise) const {
   const Reverse step = reverse(network_output, x_t, t);
-  std::vector<std::int64_t> shape(static_cast<std::size_t>(x_t.dim()), 1);
-  shape[0] = t.size(0);
-  return torch::where((t == 0).view(shape), step.mean, step.mean + torch::exp(0.5 * step.log_variance) * noise);
-}
-
-torch::Tensor Gaussian::times(const torch::Tensor& t) const {
-  return torch::tensor(schedule_.times).to(t.device()).index_select(0, t);
+  return torch::where((t == 0).view(per_sample(t, x_t)), step.mean,
+                      step.mean + torch::exp(0.5 * step.log_variance) * noise);
 }
 
 }  // namespace mhla::diffusion

@@ -37,9 +37,6 @@ class Gaussian {
   [[nodiscard]] torch::Tensor ancestral_step(const torch::Tensor& network_output, const torch::Tensor& x_t,
                                              const torch::Tensor& t, const torch::Tensor& noise) const;
 
-  // The times that the network is told for steps t.
-  [[nodiscard]] torch::Tensor times(const torch::Tensor& t) const;
-
  private:
   [[nodiscard]] torch::Tensor bound(const Reverse& reverse, const torch::Tensor& x_0, const torch::Tensor& x_t,
                                     const torch::Tensor& t) const;

@@ -20,8 +20,4 @@ bool Guidance::acts_at(double time, double largest_time) const {
   return scale != 1.0 && time >= from * largest_time && time <= to * largest_time;
 }
 
-torch::Tensor guided(const torch::Tensor& conditional, const torch::Tensor& unconditional, double scale) {
-  return unconditional + scale * (conditional - unconditional);
-}
-
 }  // namespace mhla::diffusion

@@ -1,7 +1,5 @@
 // Classifier-free guidance: the prediction moves away from that without a condition.
 #pragma once
-#include <torch/torch.h>
-
 namespace mhla::diffusion {
 
 struct Guidance {
@@ -13,7 +11,5 @@ struct Guidance {
   void check() const;  // throws an error that names the argument
   [[nodiscard]] bool acts_at(double time, double largest_time) const;
 };
-
-torch::Tensor guided(const torch::Tensor& conditional, const torch::Tensor& unconditional, double scale);
 
 }  // namespace mhla::diffusion

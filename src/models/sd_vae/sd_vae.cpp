@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "models/base/option_checks.hpp"
+#include "models/base/options_json.hpp"
 
 namespace mhla::models {
 namespace {
@@ -18,18 +19,6 @@ constexpr std::array kSameLayers = {SameLayer{".attentions.0.query.", ".attentio
                                     SameLayer{".attentions.0.key.", ".attentions.0.to_k."},
                                     SameLayer{".attentions.0.value.", ".attentions.0.to_v."},
                                     SameLayer{".attentions.0.proj_attn.", ".attentions.0.to_out.0."}};
-
-// Calls visit(name, member) for every size.
-template <typename Options, typename Visit>
-void for_each_size(Options& options, const Visit& visit) {
-  visit("in_channels", options.in_channels);
-  visit("out_channels", options.out_channels);
-  visit("latent_channels", options.latent_channels);
-  visit("block_out_channels", options.block_out_channels);
-  visit("layers_per_block", options.layers_per_block);
-  visit("norm_num_groups", options.norm_num_groups);
-  visit("scaling_factor", options.scaling_factor);
-}
 
 SdVaeOptions checked(SdVaeOptions options) {
   constexpr std::int64_t kMostChannels = 1 << 14, kMostStages = 8;
@@ -64,19 +53,22 @@ void check_shape(const char* name, const at::Tensor& x, std::int64_t channels, s
 
 }  // namespace
 
-void to_json(io::Json& json, const SdVaeOptions& options) {
-  json = io::Json::object();
-  for_each_size(options, [&](const char* name, const auto& value) { json[name] = value; });
+template <typename Options, typename Visit>
+  requires std::is_same_v<std::remove_const_t<Options>, SdVaeOptions>
+void for_each_option(Options& options, const Visit& visit) {
+  visit("in_channels", options.in_channels);
+  visit("out_channels", options.out_channels);
+  visit("latent_channels", options.latent_channels);
+  visit("block_out_channels", options.block_out_channels);
+  visit("layers_per_block", options.layers_per_block);
+  visit("norm_num_groups", options.norm_num_groups);
+  visit("scaling_factor", options.scaling_factor);
 }
 
+void to_json(io::Json& json, const SdVaeOptions& options) { write_options(json, options); }
+
 void from_json(const io::Json& json, SdVaeOptions& options) {
-  if (!json.is_object()) throw Error(fmt::format("autoencoder options are {}, not an object", json.type_name()));
-  options = {};
-  for_each_size(options, [&](const char* name, auto& value) {
-    const auto found = json.find(name);
-    if (found != json.end() && !io::read_exactly(*found, value))
-      throw Error(fmt::format("autoencoder option \"{}\" is {}, which is of the wrong type", name, found->dump()));
-  });
+  read_options(json, options, "autoencoder", Unknown::ignored);
 }
 
 SdVae::SdVae(SdVaeOptions given) : options(checked(std::move(given))) {
