@@ -20,6 +20,9 @@ while (($# > 0)); do
   esac
 done
 if ((count == 0 && seconds == 0)); then echo "tools/fuzz.sh: give --count N or --seconds S" >&2 && exit 2; fi
+if ! compgen -G "$build/bin/fuzz_*" > /dev/null; then
+  echo "tools/fuzz.sh: --build is $build, which has no fuzz targets; build fuzz_targets there first" >&2 && exit 2
+fi
 if ((${#targets[@]} == 0)); then
   for file in "$build"/bin/fuzz_*; do targets+=("${file##*/fuzz_}"); done
 fi
