@@ -249,7 +249,7 @@ def main():
     if options.replay:
         return replay(options.replay)
     if options.show:
-        if not re.fullmatch(r"\d+/\d+", options.show):
+        if not re.fullmatch(r".+/\d+", options.show):
             parser.error(f"--show is {options.show}; it must be SEED/INDEX, such as 1/4711")
         seed, index = options.show.rsplit("/", 1)
         case = case_of(seed, int(index), options.call)
