@@ -3,12 +3,9 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
-#include <cmath>
-#include <limits>
 
-#include "mhla/torch.hpp"
+#include "models/base/grid_design.hpp"
 #include "models/base/option_checks.hpp"
 
 namespace mhla::models {
@@ -58,12 +55,9 @@ DitDesign::DitDesign(const GeneratorOptions& options) : authors(options.preset =
   grid = {options.size[0] / patch, options.size[1] / patch};
 }
 
+// As of a vision transformer, and the six parts of the modulation.
 double DitDesign::least_elements() const {
-  const auto channels = static_cast<double>(width);
-  const auto layers_with_mixing = static_cast<double>(std::ranges::count(attention, nn::AttentionKind::mhla));
-  const double mixing = layers_with_mixing > 0 ? std::pow(static_cast<double>(partition().blocks()), 2) : 0.0;
-  return 18.0 * channels * channels * static_cast<double>(depth) + layers_with_mixing * mixing +
-         channels * static_cast<double>(grid.tokens() + options_.classes);
+  return grid_model_elements(18.0, width, attention, [this] { return partition(); }, grid.tokens() + options_.classes);
 }
 
 Partition DitDesign::partition() const {
@@ -72,24 +66,12 @@ Partition DitDesign::partition() const {
 
 nn::GridAttentionOptions DitDesign::attention_options(nn::AttentionKind kind) const {
   const bool mhla = kind == nn::AttentionKind::mhla;
-  nn::GridAttentionOptions result{.dim = width, .heads = heads, .kind = kind};
+  nn::GridAttentionOptions result = grid_attention(options_, width, heads, kind, [this] { return partition(); });
   result.qkv_bias = true;
   result.qk_norm = options_.qk_norm;
   result.gate = options_.gate;
   result.lepe_side = options_.lepe || (authors && mhla) ? kLepeSide : 0;
-  if (mhla) {
-    result.partition = partition();
-    result.mixing =
-        mixing_tensor(result.partition, parse_mixing_init(options_.mixing_init), {.sigma = options_.mixing_sigma});
-    result.mixing_frozen = options_.mixing_frozen;
-  }
-  if (authors && mhla) {
-    result.inner_norm = true;
-    result.normalizer = Normalizer::authors;
-    result.norm_eps = std::numeric_limits<float>::epsilon();
-    result.feature_eps = 1e-6;
-    result.dropout = kAuthorsDropout;
-  }
+  if (authors && mhla) result.dropout = kAuthorsDropout;
   return result;
 }
 

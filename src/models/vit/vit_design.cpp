@@ -5,10 +5,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <limits>
 
-#include "mhla/torch.hpp"
+#include "models/base/grid_design.hpp"
 #include "models/base/option_checks.hpp"
 #include "nn/patch_embedding.hpp"
 
@@ -56,11 +54,7 @@ VitDesign::VitDesign(const ClassifierOptions& options) : authors(options.preset 
 
 // The matrices of every layer (q, k, v, output, and two of an MLP four times as wide), mixing, positions and head.
 double VitDesign::least_elements() const {
-  const auto channels = static_cast<double>(width);
-  const auto layers_with_mixing = static_cast<double>(std::ranges::count(attention, nn::AttentionKind::mhla));
-  const double mixing = layers_with_mixing > 0 ? std::pow(static_cast<double>(partition().blocks()), 2) : 0.0;
-  return 12.0 * channels * channels * static_cast<double>(depth) + layers_with_mixing * mixing +
-         channels * static_cast<double>(grid.tokens() + options_.classes);
+  return grid_model_elements(12.0, width, attention, [this] { return partition(); }, grid.tokens() + options_.classes);
 }
 
 nn::Grid VitDesign::grid_of(std::int64_t height, std::int64_t width) const {
@@ -73,20 +67,8 @@ Partition VitDesign::partition() const {
 
 nn::GridAttentionOptions VitDesign::attention_options(nn::AttentionKind kind) const {
   const bool mhla = kind == nn::AttentionKind::mhla;
-  nn::GridAttentionOptions result{.dim = width, .heads = heads, .kind = kind};
+  nn::GridAttentionOptions result = grid_attention(options_, width, heads, kind, [this] { return partition(); });
   if (!options_.lepe || (authors && !mhla)) result.lepe_side = 0;
-  if (mhla) {
-    result.partition = partition();
-    result.mixing =
-        mixing_tensor(result.partition, parse_mixing_init(options_.mixing_init), {.sigma = options_.mixing_sigma});
-    result.mixing_frozen = options_.mixing_frozen;
-  }
-  if (authors && mhla) {
-    result.inner_norm = true;
-    result.normalizer = Normalizer::authors;
-    result.norm_eps = std::numeric_limits<float>::epsilon();
-    result.feature_eps = 1e-6;
-  }
   return result;
 }
 
