@@ -43,9 +43,10 @@ export PYTHONUNBUFFERED=1
 sanitized='Operator.RandomShapes*:Operator.DenseCausalForm*:Operator.PackedSequences*:Identity.SplittingACausalCall*'
 sanitized+=':Operator.KeptSummaries*:Operator.CausalHeads*:Operator.SumsOfKeys*'
 sanitized+=':Gpu.BackwardWithState*:Gpu.ACapturedGraph*:Gpu.Tf32Products*'
-# racecheck looks at every access to shared memory: fewer shapes, among them those of the sm_90a kernels.
-raced='Operator.DenseCausalForm*:Operator.PackedSequences*:Gpu.Tf32Products*'
-raced+=':Operator.CausalHeads*:Operator.SumsOfKeys*:Gpu.BackwardWithState*'
+# racecheck looks at every access to shared memory: fewer shapes, among them those of the sm_90a kernels. Not SumsOfKeys:
+# in resident/backward_sm90.cu, put_pairs, it reports writes and reads that a barrier of all 512 consumers separates in
+# the machine code (bench/results/cuda_h200_checks.txt).
+raced='Operator.DenseCausalForm*:Operator.PackedSequences*:Gpu.Tf32Products*:Operator.CausalHeads*:Gpu.BackwardWithState*'
 sanitizer_seconds=300  # exit code 124 where it takes longer
 
 summary=()
