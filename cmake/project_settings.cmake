@@ -30,6 +30,14 @@ function(mhla_parse_torch_once target)
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
 endfunction()
 
+# Models, training and commands compute with tensors, whose memory is torch's: AddressSanitizer without optimisation
+# compiles them in half the time. The operator, its torch layer and everything that reads files have both sanitizers.
+function(mhla_sanitize_lightly target)
+  if(MHLA_SANITIZE)
+    target_compile_options(${target} PRIVATE -O0 -g0 -fno-sanitize=undefined)
+  endif()
+endfunction()
+
 # One precompiled <torch/torch.h> for all targets of the program and its tests: 4 seconds instead of 14.
 function(mhla_precompile_torch target)
   if(NOT TARGET mhla_torch_headers)
@@ -38,8 +46,10 @@ function(mhla_precompile_torch target)
     target_compile_options(mhla_torch_headers PRIVATE $<$<CONFIG:Release>:-O1>)
     target_link_libraries(mhla_torch_headers PRIVATE torch mhla_settings)
     target_precompile_headers(mhla_torch_headers PRIVATE <torch/torch.h>)
+    mhla_sanitize_lightly(mhla_torch_headers)
   endif()
   target_precompile_headers(${target} REUSE_FROM mhla_torch_headers)
+  mhla_sanitize_lightly(${target})
 endfunction()
 
 # One C++ runtime in the process, the system's libstdc++.so.6. Compilers whose libstdc++.so is missing link a static copy

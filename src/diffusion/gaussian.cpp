@@ -49,7 +49,7 @@ torch::Tensor discretized_nll(const torch::Tensor& x, const torch::Tensor& mean,
 
 }  // namespace
 
-Gaussian::Gaussian(Schedule schedule) : schedule_(std::move(schedule)) {
+Gaussian::Gaussian(Schedule schedule, torch::Device device) : schedule_(std::move(schedule)) {
   if (schedule_.steps() < 2)
     throw std::invalid_argument(fmt::format("steps is {}; it must be at least 2", schedule_.steps()));
   const torch::Tensor betas = torch::tensor(schedule_.betas, torch::kFloat64);
@@ -63,6 +63,8 @@ Gaussian::Gaussian(Schedule schedule) : schedule_(std::move(schedule)) {
   const torch::Tensor variance = betas * (1.0 - before) / (1.0 - alpha_bar);
   log_variance_least_ = torch::cat({variance.slice(0, 1, 2), variance.slice(0, 1)}).log();
   log_variance_most_ = betas.log();
+  for (torch::Tensor* table : {&signal_, &noise_, &from_x_0_, &from_x_t_, &log_variance_least_, &log_variance_most_})
+    *table = table->to(device);
 }
 
 torch::Tensor Gaussian::noised(const torch::Tensor& x_0, const torch::Tensor& t, const torch::Tensor& noise) const {

@@ -11,7 +11,7 @@ namespace mhla::diffusion {
 
 class Gaussian {
  public:
-  explicit Gaussian(Schedule schedule);
+  explicit Gaussian(Schedule schedule, torch::Device device = torch::kCPU);  // where the steps are
 
   [[nodiscard]] const Schedule& schedule() const { return schedule_; }
 

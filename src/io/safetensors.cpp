@@ -11,6 +11,7 @@
 
 #include "io/file.hpp"
 #include "io/json.hpp"
+#include "io/mapped_file.hpp"
 #include "mhla/types.hpp"
 
 namespace mhla::io {
@@ -115,17 +116,23 @@ SafeTensors SafeTensors::load(const std::filesystem::path& path) {
   return parse(read_file(path), path.string());
 }
 
+SafeTensors SafeTensors::map(const std::filesystem::path& path) {
+  MappedFile file(path);
+  return {file.bytes, file.owner, path.string()};
+}
+
 SafeTensors SafeTensors::parse(std::vector<std::byte> bytes, std::string source) {
-  SafeTensors file;
-  file.source_ = std::move(source);
-  file.bytes_ = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
-  const std::span<const std::byte> all(*file.bytes_);
-  const std::size_t length = check_beginning(all, all.size(), file.source_);
-  const std::string_view header(reinterpret_cast<const char*>(all.data()) + kLengthBytes, length);
-  const std::span<const std::byte> data = all.subspan(kLengthBytes + length);
-  file.read_header(header, data);
-  file.check_offsets(data.size());
-  return file;
+  const auto owner = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
+  return {*owner, owner, std::move(source)};
+}
+
+SafeTensors::SafeTensors(std::span<const std::byte> bytes, std::shared_ptr<const void> owner, std::string source)
+    : source_(std::move(source)), bytes_(bytes), owner_(std::move(owner)) {
+  const std::size_t length = check_beginning(bytes_, bytes_.size(), source_);
+  const std::string_view header(reinterpret_cast<const char*>(bytes_.data()) + kLengthBytes, length);
+  const std::span<const std::byte> data = bytes_.subspan(kLengthBytes + length);
+  read_header(header, data);
+  check_offsets(data.size());
 }
 
 void SafeTensors::read_header(std::string_view header, std::span<const std::byte> data) {
@@ -154,7 +161,7 @@ void SafeTensors::check_offsets(std::size_t data_bytes) const {
   };
   std::vector<Place> order;
   order.reserve(tensors_.size());
-  const std::byte* const start = bytes_->data() + (bytes_->size() - data_bytes);
+  const std::byte* const start = bytes_.data() + (bytes_.size() - data_bytes);
   for (const auto& [name, tensor] : tensors_) {
     const auto begin = static_cast<std::size_t>(tensor.data.data() - start);
     order.push_back({begin, begin + tensor.data.size(), &name});

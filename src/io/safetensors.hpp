@@ -29,6 +29,9 @@ class SafeTensors {
   static constexpr std::size_t kMaxHeaderBytes = 100'000'000;
 
   static SafeTensors load(const std::filesystem::path& path);
+  // The same without reading the tensors: their pages come from the file as they are looked at. The file must not be
+  // cut off meanwhile.
+  static SafeTensors map(const std::filesystem::path& path);
   static SafeTensors parse(std::vector<std::byte> bytes, std::string source);  // `source` names the file in errors
 
   const std::string& source() const { return source_; }
@@ -38,11 +41,13 @@ class SafeTensors {
   const SafeTensor& at(const std::string& name) const;  // throws an Error that names the file and the tensor
 
  private:
+  SafeTensors(std::span<const std::byte> bytes, std::shared_ptr<const void> owner, std::string source);
   void read_header(std::string_view header, std::span<const std::byte> data);
   void check_offsets(std::size_t data_bytes) const;
 
   std::string source_;
-  std::shared_ptr<const std::vector<std::byte>> bytes_;
+  std::span<const std::byte> bytes_;
+  std::shared_ptr<const void> owner_;  // of the bytes
   std::map<std::string, std::string> metadata_;
   std::map<std::string, SafeTensor> tensors_;
 };

@@ -34,13 +34,16 @@ NamedTensors named_tensors(const torch::nn::Module& module) {
   return tensors;
 }
 
+torch::ScalarType torch_type(const std::string& dtype, const std::string& where) {
+  const auto* const found = std::ranges::find_if(kTypes, [&](const auto& entry) { return entry.first == dtype; });
+  if (found == kTypes.end()) throw Error(fmt::format("{}: dtype {} cannot be used here", where, dtype));
+  return found->second;
+}
+
 torch::Tensor to_torch(const SafeTensors& file, const std::string& name) {
   const SafeTensor& stored = file.at(name);
-  const auto* const found =
-      std::ranges::find_if(kTypes, [&](const auto& entry) { return entry.first == stored.dtype; });
-  if (found == kTypes.end())
-    throw Error(fmt::format("{}: tensor \"{}\": dtype {} cannot be used here", file.source(), name, stored.dtype));
-  torch::Tensor tensor = torch::empty(stored.shape, found->second);
+  torch::Tensor tensor =
+      torch::empty(stored.shape, torch_type(stored.dtype, fmt::format("{}: tensor \"{}\"", file.source(), name)));
   if (!stored.data.empty()) std::memcpy(tensor.data_ptr(), stored.data.data(), stored.data.size());
   return tensor;
 }

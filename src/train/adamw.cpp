@@ -1,23 +1,34 @@
 // The fused update. Clipping is a division of the gradients inside the kernel: by norm / clip where that exceeds one.
 #include "train/adamw.hpp"
 
+#include <algorithm>
+#include <functional>
+#include <utility>
+
 #include "mhla/types.hpp"
 
 namespace mhla::train {
 
+namespace {
+
+// Parameters of a kind are updated together.
+std::pair<bool, double> kind(const Parameter& parameter) { return {parameter.decays, parameter.rate}; }
+
+}  // namespace
+
 AdamW::AdamW(const std::vector<Parameter>& parameters, const AdamWOptions& options) : options_(options) {
   if (parameters.empty()) throw Error("the model has no parameter that requires a gradient");
-  for (const bool decays : {true, false}) {
-    Group group{decays, {}, {}, {}, {}};
-    for (const Parameter& parameter : parameters) {
-      if (parameter.decays != decays) continue;
-      const at::Tensor values = parameter.tensor.detach();
-      group.names.push_back(parameter.name);
-      group.parameters.push_back(parameter.tensor);
-      group.exp_avg.push_back(at::zeros_like(values));
-      group.exp_avg_sq.push_back(at::zeros_like(values));
-    }
-    if (!group.parameters.empty()) groups_.push_back(std::move(group));
+  std::vector<Parameter> sorted = parameters;
+  std::ranges::stable_sort(sorted, std::greater{}, kind);
+  for (const Parameter& parameter : sorted) {
+    if (groups_.empty() || kind(parameter) != std::pair(groups_.back().decays, groups_.back().rate))
+      groups_.push_back({parameter.decays, parameter.rate, {}, {}, {}, {}});
+    Group& group = groups_.back();
+    const at::Tensor values = parameter.tensor.detach();
+    group.names.push_back(parameter.name);
+    group.parameters.push_back(parameter.tensor);
+    group.exp_avg.push_back(at::zeros_like(values));
+    group.exp_avg_sq.push_back(at::zeros_like(values));
   }
   const auto scalar = at::TensorOptions(at::kFloat).device(parameters.front().tensor.device());
   steps_ = at::zeros({}, scalar);
@@ -54,8 +65,8 @@ at::Tensor AdamW::step(double learning_rate) {
     }
     const std::vector<at::Tensor> steps(used[g].size(), steps_);
     at::_fused_adamw_(parameters, at::TensorList(gradients).slice(first, used[g].size()), exp_avg, exp_avg_sq, {},
-                      steps, learning_rate, options_.beta1, options_.beta2, group.decays ? options_.weight_decay : 0.0,
-                      options_.eps, false, false, divisor, not_finite);
+                      steps, group.rate * learning_rate, options_.beta1, options_.beta2,
+                      group.decays ? options_.weight_decay : 0.0, options_.eps, false, false, divisor, not_finite);
     first += used[g].size();
   }
   return norm;

@@ -27,6 +27,7 @@ class AdamW {
  private:
   struct Group {
     bool decays;
+    double rate;
     std::vector<std::string> names;
     std::vector<at::Tensor> parameters, exp_avg, exp_avg_sq;
   };

@@ -18,6 +18,7 @@ struct Parameter {
   std::string name;
   at::Tensor tensor;
   bool decays = true;
+  double rate = 1.0;  // times the learning rate
 };
 
 // Weight decay pulls matrices towards zero. Vectors (gains, biases, layer scales) stay free of it, and so do matrices

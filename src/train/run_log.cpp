@@ -117,10 +117,14 @@ void RunLog::evaluation(std::int64_t step, double epoch, double seconds, const E
     row[name] = number_or_null(value);
     line += fmt::format("  {} {:.4f}", name, value);
   }
+  if (!evaluation.picture.empty()) {
+    row["picture"] = fmt::format("samples/step_{:07}.png", step);
+    io::write_file(folder_ / row["picture"].get<std::string>(), evaluation.picture);
+  }
   say(line + (!evaluation.score ? "  not validated, newest weights kept" : best ? "  (best)" : ""));
   append(row);
   write_summary();
-  io::write_file(folder_ / "report.html", run_page(rows_, about_));
+  io::write_file(folder_ / "report.html", run_page(rows_, about_, folder_));
 }
 
 // One row per evaluation with the training loss last reported before it.

@@ -7,6 +7,7 @@
 #include <map>
 #include <utility>
 
+#include "io/file.hpp"
 #include "report/html.hpp"
 #include "report/line_chart.hpp"
 
@@ -58,7 +59,8 @@ void add_loss(Report& report, const std::vector<io::Json>& rows, const std::vect
 void add_scores(Report& report, const std::vector<io::Json>& rows, const std::vector<std::string>& keys) {
   const report::Series first = curve(rows, keys.front(), "");
   if (first.y.empty()) return;
-  report.section(fmt::format("Highest {}: {:.4f}", keys.front(), std::ranges::max(first.y)));
+  report.section(fmt::format("{}: {:.4f} at the end, {:.4f} to {:.4f} on the way", keys.front(), first.y.back(),
+                             std::ranges::min(first.y), std::ranges::max(first.y)));
   LineChart chart{"", "epoch", "", false, false, {}, false};
   add_evaluations(chart, rows, keys);
   report.chart(chart.svg(), "After each evaluation.");
@@ -68,9 +70,27 @@ std::string small_chart(const std::vector<io::Json>& rows, const std::string& ke
   return LineChart{"", "epoch", label, false, log, {curve(rows, key, label)}}.svg(720, 240);
 }
 
+// The newest picture and a few before it, at equal distances.
+void add_pictures(Report& report, const std::vector<io::Json>& rows, const std::filesystem::path& folder) {
+  constexpr std::size_t kShown = 4;
+  std::vector<report::html::Picture> found;
+  for (const io::Json& row : rows) {
+    if (!row.contains("picture") || !row["picture"].is_string()) continue;
+    const std::filesystem::path file = folder / row["picture"].get<std::string>();
+    if (std::error_code failure; std::filesystem::is_regular_file(file, failure))
+      found.push_back({io::read_file(file), fmt::format("step {}", row.at("step").dump()), ""});
+  }
+  if (found.empty()) return;
+  std::vector<report::html::Picture> shown;
+  for (std::size_t i = std::min(kShown, found.size()); i-- > 0;)
+    shown.push_back(found[found.size() - 1 - i * (found.size() - 1) / std::max<std::size_t>(kShown - 1, 1)]);
+  report.section("Samples");
+  report.pictures(shown, "", "Drawn from the same noise at every evaluation, by the averaged weights where there are.");
+}
+
 }  // namespace
 
-std::string run_page(const std::vector<io::Json>& rows, const Facts& about) {
+std::string run_page(const std::vector<io::Json>& rows, const Facts& about, const std::filesystem::path& folder) {
   const std::string step = rows.empty() ? "0" : rows.back().at("step").dump();
   Report report(about.front().second, fmt::format("Curves of a run after step {}", step));
   std::vector<std::pair<std::string, std::string>> figures;
@@ -80,6 +100,7 @@ std::string run_page(const std::vector<io::Json>& rows, const Facts& about) {
         figures.emplace_back(fmt::format("{:.4f}", item.value().get<double>()),
                              fmt::format("{} at epoch {:.4g}", item.key(), row->at("epoch").get<double>()));
   report.key_figures(figures);
+  add_pictures(report, rows, folder);
   auto groups = evaluation_keys(rows);
   add_loss(report, rows, groups["loss"]);
   groups.erase("loss");

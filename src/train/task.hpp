@@ -4,6 +4,7 @@
 
 #include <torch/torch.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -15,6 +16,7 @@ namespace mhla::train {
 struct Evaluation {
   std::optional<double> score;                          // the higher, the better; none: the newest is the best
   std::vector<std::pair<std::string, double>> numbers;  // "val/top1", ...
+  std::vector<std::byte> picture{};                     // a PNG to look at, of the first rank; empty: none
 };
 
 class Task {
@@ -23,6 +25,7 @@ class Task {
 
   virtual torch::nn::Module& model() = 0;
   virtual bool decays(const std::string& /*parameter*/) const { return true; }  // vectors never do
+  virtual double rate(const std::string& /*parameter*/) const { return 1.0; }   // times the learning rate
   virtual void after_step() {}  // brings parameters back to the values the model allows
 
   virtual std::string unit() const = 0;      // what samples are called: "images"

@@ -51,13 +51,18 @@ std::int64_t checked_steps_per_epoch(const Task& task, std::int64_t accumulate) 
   return steps;
 }
 
+std::vector<Parameter> parameters_of(Task& task) {
+  auto parameters = trained_parameters(task.model(), [&](const std::string& name) { return task.decays(name); });
+  for (Parameter& parameter : parameters) parameter.rate = task.rate(parameter.name);
+  return parameters;
+}
+
 }  // namespace
 
 Trainer::Trainer(Task& task, const TrainerOptions& options, Communicator& communicator)
     : task_(task), options_(options), communicator_(communicator), device_(task.model().parameters().front().device()),
-      parameters_(trained_parameters(task.model(), [&](const std::string& name) { return task.decays(name); })),
-      optimizer_(parameters_, options.adamw), checkpoints_(options.out / "checkpoints"),
-      steps_per_epoch_(checked_steps_per_epoch(task, options.accumulate)) {
+      parameters_(parameters_of(task)), optimizer_(parameters_, options.adamw),
+      checkpoints_(options.out / "checkpoints"), steps_per_epoch_(checked_steps_per_epoch(task, options.accumulate)) {
   options_.schedule.validate();
   if (options_.resume != "auto" && options_.resume != "none")
     throw Error(fmt::format("resume is \"{}\"; it may be auto or none", options_.resume));

@@ -1,19 +1,14 @@
 // `mhla train classify` and `mhla eval classify` from outside, on a small set of generated images.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
-#include <array>
 #include <cmath>
-#include <cstdio>
-#include <random>
 
 #include "io/file.hpp"
 #include "io/json.hpp"
-#include "io/png.hpp"
 #include "io/safetensors.hpp"
-#include "mhla/types.hpp"
-#include "support/no_damage.hpp"
+#include "support/program.hpp"
 #include "support/temporary_folder.hpp"
+#include "tasks/training_runs.hpp"
 #include "tensor_io/tensors.hpp"
 #include "train/checkpoint.hpp"
 #include "train/run_log.hpp"
@@ -21,41 +16,14 @@
 namespace mhla::train {
 namespace {
 
+using mhla::testing::Finished;
+using mhla::testing::newest;
+using mhla::testing::quoted;
+using mhla::testing::read_json;
 using mhla::testing::TemporaryFolder;
+using mhla::testing::write_images;
 
-struct Finished {
-  int exit_code = -1;
-  std::string out;
-};
-
-Finished run(const std::string& command) {
-  Finished finished;
-  FILE* pipe = ::popen((command + " 2>&1").c_str(), "r");
-  if (pipe == nullptr) return finished;
-  std::array<char, 4096> buffer{};
-  for (std::size_t count = 0; (count = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;)
-    finished.out.append(buffer.data(), count);
-  const int status = ::pclose(pipe);
-  if (WIFEXITED(status)) finished.exit_code = WEXITSTATUS(status);
-  return finished;
-}
-
-std::string quoted(const std::filesystem::path& path) { return "'" + path.string() + "'"; }
-
-// Three classes told apart by their colour.
-void write_images(const std::filesystem::path& folder) {
-  constexpr int kSide = 16;
-  std::mt19937 random(1);
-  for (const auto& [split, count] : {std::pair{"train", 14}, std::pair{"val", 6}, std::pair{"test", 6}})
-    for (int label = 0; label < 3; ++label)
-      for (int i = 0; i < count; ++i) {
-        std::vector<std::uint8_t> rgb(kSide * kSide * 3);
-        for (std::size_t p = 0; p < rgb.size(); ++p)
-          rgb[p] = static_cast<std::uint8_t>(random() % 128 + (static_cast<int>(p % 3) == label ? 127 : 0));
-        io::write_file(folder / split / ("class" + std::to_string(label)) / (std::to_string(i) + ".png"),
-                       io::encode_png(rgb, kSide, kSide));
-      }
-}
+Finished run(const std::string& command) { return mhla::testing::run_command(command + " 2>&1"); }
 
 std::string train_command(const std::filesystem::path& images, const std::filesystem::path& out,
                           const std::string& more =
@@ -65,17 +33,6 @@ std::string train_command(const std::filesystem::path& images, const std::filesy
          " --width 16 --depth 2 --heads 2 --image-size 16 --patch 4 --blocks 2 2 --batch 14 --epochs 6"
          " --device cpu --threads 1 --workers 1" +
          more;
-}
-
-io::Json read_json(const std::filesystem::path& path) {
-  const auto bytes = io::read_file(path);
-  return io::parse_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path.string());
-}
-
-Checkpoint newest(const std::filesystem::path& out) {
-  auto found = CheckpointFolder(out / "checkpoints").newest(mhla::testing::no_damage);
-  if (!found) throw mhla::Error(out.string() + ": no checkpoint");
-  return *found;
 }
 
 TEST(Classify, TrainsTestsAndEvaluatesTheSame) {

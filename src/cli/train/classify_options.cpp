@@ -2,8 +2,8 @@
 #include "cli/train/classify_options.hpp"
 
 #include "cli/support/checks.hpp"
-#include "cli/support/device.hpp"
 #include "cli/support/option_group.hpp"
+#include "cli/train/training_options.hpp"
 #include "data/rand_augment.hpp"
 #include "models/classifiers.hpp"
 
@@ -11,8 +11,6 @@ namespace mhla::cli {
 namespace {
 
 using tasks::TrainClassifyOptions;
-
-CLI::Validator steps() { return at_least<std::int64_t>(0); }
 
 CLI::Validator rand_augment_check() {
   const auto check = [](const std::string& text) -> std::string {
@@ -27,7 +25,7 @@ CLI::Validator rand_augment_check() {
 }
 
 void add_model_options(CLI::App& command, TrainClassifyOptions& options) {
-  OptionGroup group(command, "Model");
+  OptionGroup group(command, kModelHeading);
   models::ClassifierOptions& model = options.model;
   group.add("--model", model.model, "NAME", "Architecture")->check(CLI::IsMember(models::classifier_names()));
   group.add("--preset", model.preset, "NAME", "Details as in the paper, or as in the authors' code")
@@ -53,37 +51,22 @@ void add_model_options(CLI::App& command, TrainClassifyOptions& options) {
   group.add_open("--drop-path", options.drop_path, "RATE", "Drop-path rate of the last layer")
       ->check(within(0.0, 0.99));
   group.flag("--recompute", model.recompute, "Compute activations again in the backward pass: less memory, more time");
-  group.add("--init", options.init, "FILE", "Begin with the weights of this .safetensors file, as far as they fit")
-      ->check(existing_file());
+  add_init_option(command, options);
 }
 
 void add_recipe_options(CLI::App& command, TrainClassifyOptions& options) {
-  OptionGroup group(command, "Recipe");
+  OptionGroup group(command, kRecipeHeading);
   group
       .add("--recipe", options.recipe, "NAME",
            "Where defaults come from: small (64 px, 30 epochs) or deit (224 px, 300)")
       ->check(CLI::IsMember({"small", "deit"}));
   group.add_open("--epochs", options.epochs, "N", "Passes over the training images; may be a fraction")
       ->check(within(1e-6, 1e6));
-  group.add_open("--batch", options.batch, "N", "Images of a batch, over all processes")->check(within(1, 1 << 20));
-  group.add("--accumulate", options.accumulate, "N", "Batches of an optimiser step")->check(within(1, 1 << 20));
-  group.add_open("--lr", options.lr, "RATE", "Highest learning rate")->check(above_zero());
-  group.add("--min-lr", options.min_lr, "RATE", "Learning rate at the end")->check(at_least(0.0));
-  group.add("--schedule", options.schedule, "NAME", "How the learning rate falls")
-      ->check(CLI::IsMember({"cosine", "linear", "constant"}));
-  group.add_open("--warmup", options.warmup, "STEPS", "Steps until the learning rate is highest")->check(steps());
-  group
-      .add_open("--weight-decay", options.weight_decay, "RATE",
-                "Weight decay of matrices; norms, biases, positions and mixing have none")
-      ->check(at_least(0.0));
-  group.add_open("--clip", options.clip, "NORM", "Largest norm of the gradients; 0 is no limit")->check(at_least(0.0));
-  group
-      .add_open("--ema", options.ema, "DECAY", "Decay of the average of weights that is evaluated and kept; 0 is none")
-      ->check(within(0.0, 0.999999));
+  add_optimisation_options(command, options);
 }
 
 void add_data_options(CLI::App& command, TrainClassifyOptions& options) {
-  OptionGroup group(command, "Images");
+  OptionGroup group(command, kImagesHeading);
   group.add_open("--augment", options.augment, "NAME", "Augmentation; light is shifts, flips and turns")
       ->check(CLI::IsMember({"none", "light", "deit"}));
   constexpr const char* kByAugment = "by --augment";
@@ -107,34 +90,7 @@ void add_data_options(CLI::App& command, TrainClassifyOptions& options) {
                 "measured on training images")
       ->expected(3)
       ->check(within(1e-6, 1.0));
-  group
-      .add("--cache", options.cache, "NAME",
-           "Decode images once and keep them in memory; auto is on where they need less than 8 GB")
-      ->check(CLI::IsMember({"auto", "on", "off"}));
-  group.add("--workers", options.workers, "N", "Threads that prepare images; 0 is one per core")
-      ->check(within(0, 1024));
-}
-
-void add_run_options(CLI::App& command, TrainClassifyOptions& options) {
-  constexpr const char* kHeading = "Run";
-  OptionGroup group(command, kHeading);
-  group.add("--out", options.out, "FOLDER", "Folder for weights, checkpoints, metrics and report");
-  group.add("--seed", options.seed, "N", "Seed of initial weights, order and augmentation")
-      ->check(at_least<std::uint64_t>(0));
-  add_device_option(command, options.device)->group(kHeading);
-  add_amp_option(command, options.amp)->group(kHeading);
-  add_threads_option(command, options.threads)->group(kHeading);
-  group
-      .add("--resume", options.resume, "NAME",
-           "auto goes on from the newest checkpoint in --out; none starts anew, replacing what is there")
-      ->check(CLI::IsMember({"auto", "none"}));
-  group.add("--log-every", options.log_every, "STEPS", "Steps between two lines; 0 is an epoch")->check(steps());
-  group.add("--eval-every", options.eval_every, "STEPS", "Steps between two validations; 0 is an epoch")
-      ->check(steps());
-  group.add("--checkpoint-every", options.checkpoint_every, "STEPS", "Steps between two checkpoints; 0 is an epoch")
-      ->check(steps());
-  group.add("--keep", options.keep, "N", "Checkpoints to keep")->check(within(1, 1000000));
-  group.flag("--half", options.half, "Store model.safetensors in half precision");
+  add_loading_options(command, options);
 }
 
 }  // namespace

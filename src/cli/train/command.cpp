@@ -6,45 +6,63 @@
 #include "cli/support/machine.hpp"
 #include "cli/support/output.hpp"
 #include "cli/train/classify_options.hpp"
+#include "cli/train/generate_options.hpp"
 #include "tasks/classify/training.hpp"
+#include "tasks/generate/training.hpp"
 
 namespace mhla::cli {
 namespace {
 
-struct TrainClassify {
-  tasks::TrainClassifyOptions options;
-  Output output;
-};
+constexpr const char* kFooter =
+    "Several processes: mpirun -np N mhla train ...\n"
+    "The first Ctrl-C finishes the step and saves; the same command then goes on from there.";
 
-int run_train_classify(const TrainClassify& given) {
-  const auto& [options, output] = given;
+io::Json summary(const tasks::TrainedClassifier& trained) {
+  return {{"finished", trained.finished},     {"steps", trained.steps},       {"results", trained.results},
+          {"bad_images", trained.bad_images}, {"settings", trained.settings}, {"weights", trained.weights.string()}};
+}
+io::Json summary(const tasks::TrainedGenerator& trained) {
+  return {{"finished", trained.finished},
+          {"steps", trained.steps},
+          {"results", trained.results},
+          {"settings", trained.settings},
+          {"weights", trained.weights.string()}};
+}
+
+template <typename Options, typename Train>
+int run(const Options& options, const Output& output, Train train) {
   use_threads(options.threads);
   const auto communicator = train::make_communicator();
   const at::Device device = choose_device(options.device, communicator->local_rank());
   const tasks::TrainingDevice place{device, device_name(device), uses_bf16(options.amp, device)};
-  const tasks::TrainedClassifier trained = tasks::train_classifier(options, place, *communicator, output.text());
-  if (communicator->leads())
-    output.json({{"finished", trained.finished},
-                 {"steps", trained.steps},
-                 {"results", trained.results},
-                 {"bad_images", trained.bad_images},
-                 {"settings", trained.settings},
-                 {"weights", trained.weights.string()}});
+  const auto trained = train(options, place, *communicator, output.text());
+  if (communicator->leads()) output.json(summary(trained));
   return trained.finished ? 0 : 1;
+}
+
+template <typename Options, typename Train>
+void add_task(CLI::App& group, Outcome& outcome, const char* name, const char* about,
+              void (*add_options)(CLI::App&, Options&), Train train) {
+  struct Given {
+    Options options;
+    Output output;
+  };
+  auto* command = group.add_subcommand(name, about);
+  auto given = std::make_shared<Given>();
+  add_options(*command, given->options);
+  given->output.add_option(*command);
+  command->footer(kFooter);
+  command->callback([given, train, &outcome] { outcome.exit_code = run(given->options, given->output, train); });
 }
 
 }  // namespace
 
 void add_train(CLI::App& program, Outcome& outcome) {
-  CLI::App& train = add_group(program, "train", "Train a model", "what to train");
-  auto* classify = train.add_subcommand("classify", "Train an image classifier with softmax, linear or MHLA attention");
-  auto given = std::make_shared<TrainClassify>();
-  add_train_classify_options(*classify, given->options);
-  given->output.add_option(*classify);
-  classify->footer(
-      "Several processes: mpirun -np N mhla train classify ...\n"
-      "The first Ctrl-C finishes the step and saves; the same command then goes on from there.");
-  classify->callback([given, &outcome] { outcome.exit_code = run_train_classify(*given); });
+  CLI::App& group = add_group(program, "train", "Train a model", "what to train");
+  add_task(group, outcome, "classify", "Train an image classifier with softmax, linear or MHLA attention",
+           add_train_classify_options, tasks::train_classifier);
+  add_task(group, outcome, "generate", "Train an image generator (DiT) with softmax, linear or MHLA attention",
+           add_train_generate_options, tasks::train_generator);
 }
 
 }  // namespace mhla::cli

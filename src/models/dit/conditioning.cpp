@@ -9,8 +9,8 @@ namespace {
 constexpr double kLongestWave = 10000.0;
 
 // kLongestWave^(-k / count), k = 0 .. count - 1.
-at::Tensor frequencies(std::int64_t count) {
-  const auto k = torch::arange(count, torch::kFloat64);
+at::Tensor frequencies(std::int64_t count, at::Device device = at::kCPU) {
+  const auto k = torch::arange(count, at::TensorOptions(torch::kFloat64).device(device));
   return torch::exp(k * (-std::log(kLongestWave) / static_cast<double>(count)));
 }
 
@@ -32,7 +32,7 @@ TimeEmbeddingImpl::TimeEmbeddingImpl(std::int64_t dim) : first(2 * kFrequencies,
 }
 
 at::Tensor TimeEmbeddingImpl::forward(const at::Tensor& t) {
-  const at::Tensor omega = frequencies(kFrequencies).to(at::kFloat).to(t.device());
+  const at::Tensor omega = frequencies(kFrequencies, t.device()).to(at::kFloat);
   const at::Tensor angles = t.to(at::kFloat).unsqueeze(1) * omega;
   const at::Tensor waves = torch::cat({angles.cos(), angles.sin()}, 1).to(first->weight.scalar_type());
   return second->forward(at::silu(first->forward(waves)));

@@ -15,8 +15,8 @@ struct Size {
   const char* letters;
   std::int64_t width, depth, heads;
 };
-constexpr std::array kSizes = {Size{"s", 384, 12, 6}, Size{"b", 768, 12, 12}, Size{"l", 1024, 24, 16},
-                               Size{"xl", 1152, 28, 16}};
+constexpr std::array kSizes = {Size{"t", 256, 8, 4}, Size{"s", 384, 12, 6}, Size{"b", 768, 12, 12},
+                               Size{"l", 1024, 24, 16}, Size{"xl", 1152, 28, 16}};
 constexpr std::array<std::int64_t, 3> kPatches = {2, 4, 8};
 constexpr std::int64_t kLepeSide = 3;
 constexpr double kAuthorsDropout = 0.1;

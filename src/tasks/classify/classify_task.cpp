@@ -7,9 +7,9 @@ namespace mhla::tasks {
 
 ClassifyTask::ClassifyTask(std::shared_ptr<models::Classifier> model, data::ImageLoader& training,
                            data::ImageLoader* validation, at::Device device, train::Communicator& communicator,
-                           SaveBest save_best)
+                           double mixing_rate, SaveBest save_best)
     : model_(std::move(model)), training_(training), validation_(validation), device_(device),
-      communicator_(communicator), save_best_(std::move(save_best)) {}
+      communicator_(communicator), mixing_rate_(mixing_rate), save_best_(std::move(save_best)) {}
 
 // Divided by the size of the whole batch, images that could not be read included: so every image weighs the same
 // however the batch is shared out.

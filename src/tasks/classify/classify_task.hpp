@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 
+#include "models/base/mixing_parameters.hpp"
 #include "tasks/classify/classification.hpp"
 #include "train/task.hpp"
 
@@ -15,10 +16,11 @@ class ClassifyTask : public train::Task {
 
   // Without images to validate on, the newest weights are the best.
   ClassifyTask(std::shared_ptr<models::Classifier> model, data::ImageLoader& training, data::ImageLoader* validation,
-               at::Device device, train::Communicator& communicator, SaveBest save_best);
+               at::Device device, train::Communicator& communicator, double mixing_rate, SaveBest save_best);
 
   torch::nn::Module& model() override { return *model_; }
   bool decays(const std::string& parameter) const override { return model_->decays(parameter); }
+  double rate(const std::string& parameter) const override { return models::is_mixing(parameter) ? mixing_rate_ : 1.0; }
   void after_step() override { model_->after_step(); }
   std::string unit() const override { return "images"; }
   std::int64_t samples() const override { return training_.options().batch; }
@@ -34,6 +36,7 @@ class ClassifyTask : public train::Task {
   data::ImageLoader* validation_;
   at::Device device_;
   train::Communicator& communicator_;
+  double mixing_rate_;
   SaveBest save_best_;
 };
 

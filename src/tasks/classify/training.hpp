@@ -7,16 +7,9 @@
 
 #include "io/json.hpp"
 #include "tasks/classify/recipe.hpp"
-#include "train/communicator.hpp"
+#include "tasks/training_run.hpp"
 
 namespace mhla::tasks {
-
-// Where it runs.
-struct TrainingDevice {
-  at::Device device = at::kCPU;
-  std::string name{};  // for the report, and to know the device's peak
-  bool bf16 = false;   // matrix products
-};
 
 struct TrainedClassifier {
   bool finished = false;  // or interrupted

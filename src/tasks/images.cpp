@@ -1,10 +1,9 @@
-// Opening of splits and measuring of pixels.
-#include "tasks/classify/images.hpp"
+// Opening of splits.
+#include "tasks/images.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "report/text.hpp"
 #include "tasks/usage_error.hpp"
@@ -12,50 +11,7 @@
 namespace mhla::tasks {
 namespace {
 
-constexpr std::int64_t kMeasuredImages = 1024;
 constexpr double kCachedBytes = 8e9;
-
-// Over images at equal distances in the list; those that cannot be read are left to the loader to report.
-data::Normalization measured_normalization(const data::ImageSource& source) {
-  std::array<double, 3> sum{}, square{};
-  double pixels = 0.0;
-  const std::int64_t count = std::min(source.size(), kMeasuredImages);
-  for (std::int64_t i = 0; i < count; ++i) {
-    io::Image image;
-    try {
-      image = source.load(i * source.size() / count);
-    } catch (const Error&) {
-      continue;
-    }
-    for (std::size_t p = 0; p < image.rgb.size(); ++p) {
-      const double value = image.rgb[p] / 255.0;
-      sum[p % 3] += value;
-      square[p % 3] += value * value;
-    }
-    const std::size_t of_image = image.rgb.size() / 3;
-    pixels += static_cast<double>(of_image);
-  }
-  data::Normalization result;
-  if (pixels == 0.0) throw Error("none of the training images looked at can be read");
-  for (std::size_t c = 0; c < 3; ++c) {
-    const double mean = sum[c] / pixels;
-    result.mean[c] = static_cast<float>(mean);
-    result.std[c] = static_cast<float>(std::sqrt(std::max(1e-4, square[c] / pixels - mean * mean)));
-  }
-  return result;
-}
-
-data::Normalization chosen_normalization(const TrainClassifyOptions& options, const data::ImageSource& source) {
-  if (options.mean.empty()) return measured_normalization(source);
-  data::Normalization result;
-  for (std::size_t c = 0; c < 3; ++c) {
-    result.mean[c] = static_cast<float>(options.mean[c]);
-    result.std[c] = static_cast<float>(options.deviation[c]);
-    if (!(options.deviation[c] > 0.0))
-      throw UsageError(fmt::format("--std has {}; it must be positive", options.deviation[c]));
-  }
-  return result;
-}
 
 // Of all images once decoded, judged by the first that can be read.
 double decoded_bytes(const data::ImageSource& source) {
@@ -87,7 +43,7 @@ std::string augmentation_text(const data::Augmentation& a) {
   return text;
 }
 
-std::string ClassifyImages::describe() const {
+std::string TrainingImages::describe() const {
   const auto count = [](const std::unique_ptr<data::ImageLoader>& loader) {
     return loader ? report::grouped(static_cast<double>(loader->source().size())) : std::string("no");
   };
@@ -96,7 +52,7 @@ std::string ClassifyImages::describe() const {
                      training->options().cache ? fmt::format("; kept in memory ({:.0f} MB)", cached_bytes / 1e6) : "");
 }
 
-std::int64_t ClassifyImages::bad_images(train::Communicator& communicator) const {
+std::int64_t TrainingImages::bad_images(train::Communicator& communicator) const {
   std::int64_t count = test ? std::ssize(test->bad_images()) : 0;
   for (const auto* loader : {training.get(), validation.get()}) {
     if (loader == nullptr) continue;
@@ -108,38 +64,30 @@ std::int64_t ClassifyImages::bad_images(train::Communicator& communicator) const
   return count;
 }
 
-ClassifyImages open_classify_images(const TrainClassifyOptions& options, const ClassifyRecipe& recipe,
-                                    at::Device device, const train::Communicator& communicator, std::ostream& text) {
-  const auto source = data::open_image_source(options.data, "train");
-  const auto splits = data::image_splits(options.data);
-  if (recipe.batch * options.accumulate > source->size())
-    throw UsageError(fmt::format("--batch is {} and --accumulate {}; there are {} images to train on", recipe.batch,
-                                 options.accumulate, source->size()));
+TrainingImages open_training_images(const ImageRequest& request, at::Device device,
+                                    const train::Communicator& communicator, std::ostream& text) {
+  const auto source = data::open_image_source(request.data, "train");
+  const auto splits = data::image_splits(request.data);
+  data::ImageLoaderOptions loading = request.loading;
+  if (loading.batch * request.accumulate > source->size())
+    throw UsageError(fmt::format("--batch is {} and --accumulate {}; there are {} images to train on", loading.batch,
+                                 request.accumulate, source->size()));
   if (communicator.leads())
     for (const std::string& warning : source->warnings()) text << "note: " << warning << '\n';
-  ClassifyImages images;
-  data::ImageLoaderOptions loading;
-  loading.normalization = chosen_normalization(options, *source);
-  loading.batch = recipe.batch;
-  loading.image_size = recipe.model.image_size;
+  TrainingImages images;
+  loading.normalization = request.normalization(*source);
   loading.train = true;
-  loading.augmentation = recipe.augmentation;
-  loading.seed = options.seed;
   loading.rank = communicator.rank();
   loading.world = communicator.size();
-  loading.threads = options.workers;
   const double bytes = decoded_bytes(*source);
-  loading.cache = options.cache == "on" || (options.cache == "auto" && bytes < kCachedBytes);
+  loading.cache = request.cache == "on" || (request.cache == "auto" && bytes < kCachedBytes);
   if (loading.cache) images.cached_bytes = bytes;
   loading.pinned = device.is_cuda();
-  // Small images are all there is to see of the scene; larger ones are cut as is usual.
-  loading.crop_fraction = options.recipe == "small" ? 1.0 : 0.875;
-  images.preprocessing = {loading.normalization.mean, loading.normalization.std, loading.crop_fraction};
   images.training = std::make_unique<data::ImageLoader>(source, loading);
   loading.train = false;
   const auto open = [&](const std::string& split) -> std::unique_ptr<data::ImageLoader> {
     if (std::ranges::find(splits, split) == splits.end()) return nullptr;
-    const auto images_of_split = data::open_image_source(options.data, split, source->classes());
+    const auto images_of_split = data::open_image_source(request.data, split, source->classes());
     if (communicator.leads())
       for (const std::string& warning : images_of_split->warnings()) text << "note: " << warning << '\n';
     return std::make_unique<data::ImageLoader>(images_of_split, loading);

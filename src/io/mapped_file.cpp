@@ -1,0 +1,33 @@
+// mmap(2).
+#include "io/mapped_file.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+
+#include "io/file.hpp"
+#include "mhla/types.hpp"
+
+namespace mhla::io {
+
+MappedFile::MappedFile(const std::filesystem::path& path) {
+  const std::size_t size = size_of_file(path);
+  if (size == 0) return;
+  const auto fail = [&] {
+    const int reason = errno;
+    throw Error(fmt::format("{}: cannot be read: {}", path.string(), std::generic_category().message(reason)));
+  };
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) fail();
+  void* const start = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, descriptor, 0);
+  ::close(descriptor);
+  if (start == MAP_FAILED) fail();
+  bytes = {static_cast<const std::byte*>(start), size};
+  owner = std::shared_ptr<const void>(start, [size](void* mapped) { ::munmap(mapped, size); });
+}
+
+}  // namespace mhla::io

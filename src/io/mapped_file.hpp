@@ -1,0 +1,18 @@
+// A regular file as memory that the system fills when it is read.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <memory>
+#include <span>
+
+namespace mhla::io {
+
+struct MappedFile {
+  explicit MappedFile(const std::filesystem::path& path);
+
+  std::span<const std::byte> bytes;
+  std::shared_ptr<const void> owner;  // keeps the bytes there
+};
+
+}  // namespace mhla::io
