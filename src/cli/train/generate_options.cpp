@@ -68,7 +68,9 @@ void add_image_options(CLI::App& command, TrainGenerateOptions& options) {
 }
 
 void add_sample_options(CLI::App& command, TrainGenerateOptions& options) {
-  OptionGroup group(command, "Samples");
+  OptionGroup group(command, "Validation");
+  group.add("--val-images", options.val_images, "N", "Held-out images that the error is measured on, at most")
+      ->check(within(1, 1 << 30));
   group.add("--samples", options.samples, "N", "Pictures of each of the first ten classes, drawn at every validation")
       ->check(within(0, 1000));
   group.add("--sample-steps", options.sample_steps, "N", "DDIM steps of these pictures")->check(within(1, 1000));

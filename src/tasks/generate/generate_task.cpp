@@ -1,6 +1,8 @@
 // Loss and validation of generators.
 #include "tasks/generate/generate_task.hpp"
 
+#include <algorithm>
+
 #include "data/random_stream.hpp"
 #include "io/png.hpp"
 #include "mhla/types.hpp"
@@ -62,11 +64,13 @@ train::Evaluation GenerateTask::evaluate() {
   if (examples_.validation) {
     DenoisingError error;
     examples_.validation->start(0, 0);
+    // Batches at equal distances, since pictures are in the order of their classes.
+    const std::int64_t batches = examples_.validation->batches(), size = examples_.validation->batch();
+    const std::int64_t wanted = std::clamp<std::int64_t>(options_.val_images / size, 1, batches);
     for (std::int64_t batch = 0; const auto examples = examples_.validation->next(); ++batch)
-      if (examples->labels.size(0) > 0)
+      if (batch * wanted / batches != (batch + 1) * wanted / batches && examples->labels.size(0) > 0)
         error += denoising_error(*model_, gaussian_.schedule(), examples->x_0.to(device_, true),
-                                 examples->labels.to(device_, true), options_.seed,
-                                 batch * examples_.validation->batch() + examples->first);
+                                 examples->labels.to(device_, true), options_.seed, batch * size + examples->first);
     error = of_all(error, communicator_);
     evaluation.numbers = {{"val/mse", error.all}, {"val/mse_early", error.early}};
     evaluation.score = -error.all;

@@ -17,6 +17,7 @@ struct GenerateTaskOptions {
   std::uint64_t seed = 0;
   double drop_class = 0.1;
   double mixing_rate = 1.0;  // of the mixing matrices, times the learning rate
+  std::int64_t val_images = 2048;
   SampleRequest samples;     // drawn at every evaluation
   std::int64_t columns = 1;  // of their grid
 };

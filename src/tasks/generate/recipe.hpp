@@ -24,7 +24,8 @@ struct TrainGenerateOptions : TrainingOptions {
   double drop_class = 0.1;       // how often a picture is trained without its class
   std::string augment = "flip";  // none|flip|turns
 
-  std::int64_t samples = 4;  // pictures of every class that an evaluation draws, of the first ten classes
+  std::int64_t val_images = 2048;  // held-out pictures that an evaluation looks at, at most
+  std::int64_t samples = 4;        // pictures of every class that an evaluation draws, of the first ten classes
   std::int64_t sample_steps = 50;
   double cfg_scale = 1.5;
 

@@ -61,6 +61,7 @@ struct GenerateRun {
     GenerateTaskOptions task{.seed = options.seed,
                              .drop_class = options.drop_class,
                              .mixing_rate = options.mixing_lr,
+                             .val_images = options.val_images,
                              .columns = options.samples};
     task.samples.steps = std::min(options.sample_steps, examples.facts.steps);
     task.samples.guidance.scale = options.cfg_scale;
