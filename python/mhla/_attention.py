@@ -147,7 +147,7 @@ def attention(
     if isinstance(partition, Partition):
         sizes, extents = partition.sizes, partition.extents
     else:
-        if type(partition) is bool or not hasattr(partition, "__index__"):
+        if type(partition) is not int and (type(partition) is bool or not hasattr(partition, "__index__")):
             raise TypeError(f"partition is a {type(partition).__name__}; it must be a Partition or a block size (int)")
         if not isinstance(q, Tensor):
             raise TypeError(f"q is a {type(q).__name__}; it must be a tensor")
