@@ -1,6 +1,7 @@
 // DiG: sizes, scans, the model against a formula of its own, training, files, guidance.
 #include "models/dig/dig.hpp"
 
+#include <ATen/autocast_mode.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -228,11 +229,11 @@ TEST(Dig, AFewStepsLowerTheLoss) {
   for (const auto& attention : kDigAttentions) {
     torch::manual_seed(4);
     const auto model = make_generator(small_dig(attention));
-    torch::optim::AdamW optimizer(model->parameters(), torch::optim::AdamWOptions(3e-3));
+    torch::optim::AdamW optimizer(model->parameters(), torch::optim::AdamWOptions(5e-3));
     const auto [x, t, y] = noised_pictures(4, 4, 6);
     const at::Tensor target = torch::randn({4, 8, 4, 6});
     double first = 0.0, last = 0.0;
-    for (int step = 0; step < 30; ++step) {
+    for (int step = 0; step < 15; ++step) {
       optimizer.zero_grad();
       const at::Tensor loss = (model->forward(x, t, y) - target).square().mean();
       loss.backward();
@@ -241,6 +242,57 @@ TEST(Dig, AFewStepsLowerTheLoss) {
       (step == 0 ? first : last) = loss.item<double>();
     }
     EXPECT_LT(last, 0.5 * first) << attention.front();
+  }
+}
+
+void expect_gradients_under_autocast(at::DeviceType device) {
+  for (const auto& attention : kDigAttentions) {
+    torch::manual_seed(9);
+    const auto model = make_generator(small_dig(attention));
+    testing::shake(*model);
+    model->to(device);
+    const auto [x, t, y] = noised_pictures(2, 4, 6);
+    at::autocast::set_autocast_enabled(device, true);
+    at::autocast::set_autocast_dtype(device, at::kBFloat16);
+    const at::Tensor loss = model->forward(x.to(device), t.to(device), y.to(device)).to(at::kFloat).square().mean();
+    at::autocast::set_autocast_enabled(device, false);
+    at::autocast::clear_cache();
+    loss.backward();
+    for (const auto& item : model->named_parameters()) {
+      if (item.key() == "pos_embed") continue;
+      ASSERT_TRUE(item.value().grad().defined()) << item.key();
+      EXPECT_TRUE(item.value().grad().isfinite().all().item<bool>()) << item.key();
+    }
+  }
+}
+
+TEST(Dig, TrainsUnderAutocast) { expect_gradients_under_autocast(at::kCPU); }
+
+TEST(GpuDig, TrainsUnderAutocast) {
+  if (!torch::cuda::is_available()) GTEST_SKIP() << "no CUDA device: GPU tests not run";
+  expect_gradients_under_autocast(at::kCUDA);
+}
+
+TEST(GpuDig, NoiseAndGradientsAreThoseOfTheCpu) {
+  if (!torch::cuda::is_available()) GTEST_SKIP() << "no CUDA device: GPU tests not run";
+  at::globalContext().setAllowTF32CuDNN(false);
+  for (const auto& attention : kDigAttentions) {
+    torch::manual_seed(10);
+    const auto on_cpu = make_generator(small_dig(attention)), on_gpu = make_generator(small_dig(attention));
+    testing::shake(*on_cpu);
+    load_tensors(*on_gpu, named_tensors(*on_cpu), "the other model");
+    on_gpu->to(at::kCUDA);
+    const auto [x, t, y] = noised_pictures(2, 18, 22);
+    const at::Tensor expected = on_cpu->forward(x, t, y);
+    const at::Tensor found = on_gpu->forward(x.to(at::kCUDA), t.to(at::kCUDA), y.to(at::kCUDA));
+    EXPECT_LT(testing::relative_error(found.cpu(), expected), 1e-4);
+    expected.square().sum().backward();
+    found.square().sum().backward();
+    const auto parameters = on_gpu->named_parameters();
+    for (const auto& item : on_cpu->named_parameters()) {
+      if (item.key() == "pos_embed") continue;
+      EXPECT_LT(testing::relative_error(parameters[item.key()].grad().cpu(), item.value().grad()), 1e-3) << item.key();
+    }
   }
 }
 
