@@ -8,6 +8,7 @@
 #include <array>
 
 #include "mhla/types.hpp"
+#include "models/dig/dig.hpp"
 #include "models/dit/dit.hpp"
 #include "models/vit/vit.hpp"
 #include "models/vlt/vlt.hpp"
@@ -19,6 +20,7 @@ constexpr std::array kFamilies = {
     Family{"classify", vit_names, made<Vit>, least_elements<Vit, VitDesign>},
     Family{"classify", vlt_names, made<Vlt>, least_elements<Vlt, VltDesign>},
     Family{"generate", dit_names, made<Dit>, least_elements<Dit, DitDesign>},
+    Family{"generate", dig_names, made<Dig>, least_elements<Dig, DigDesign>},
 };
 
 }  // namespace

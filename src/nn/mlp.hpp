@@ -1,4 +1,4 @@
-// The two-layer perceptron of a transformer block.
+// The two-layer perceptrons of transformer blocks.
 #pragma once
 
 #include <torch/torch.h>
@@ -27,5 +27,22 @@ class MlpImpl : public torch::nn::Module {
   torch::nn::Linear fc1, fc2;
 };
 TORCH_MODULE(Mlp);
+
+// silu(a) b between two linear layers, of which the first makes a and b. Without bias, under the names of fla.
+class SwiGluImpl : public torch::nn::Module {
+ public:
+  SwiGluImpl(std::int64_t dim, std::int64_t hidden)
+      : gate_proj(
+            register_module("gate_proj", torch::nn::Linear(torch::nn::LinearOptions(dim, 2 * hidden).bias(false)))),
+        down_proj(register_module("down_proj", torch::nn::Linear(torch::nn::LinearOptions(hidden, dim).bias(false)))) {}
+
+  at::Tensor forward(const at::Tensor& x) {
+    const auto parts = gate_proj->forward(x).chunk(2, -1);
+    return down_proj->forward(at::silu(parts[0]) * parts[1]);
+  }
+
+  torch::nn::Linear gate_proj, down_proj;
+};
+TORCH_MODULE(SwiGlu);
 
 }  // namespace mhla::nn

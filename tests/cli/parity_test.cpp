@@ -27,15 +27,18 @@ TEST_P(StoredCase, HoldsWithinItsTolerance) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Authors, StoredCase,
-    ::testing::Values("nlp_op_256.safetensors", "nlp_op_ragged_300.safetensors", "wan_mixing_init.safetensors",
-                      "vit_cos.safetensors", "vit_exp.safetensors", "vit_linear.safetensors",
-                      "dit_diffusion.safetensors", "dit_s256.safetensors", "dit_small_dw.safetensors",
-                      "dit_softmax_block.safetensors", "sd_vae.safetensors", "sampler_ddpm_ddim.safetensors",
-                      "sampler_ddpm_dpmpp_2m.safetensors", "sampler_flow_euler.safetensors",
-                      "sampler_flow_dpmpp_2m.safetensors", "sampler_flow_unipc.safetensors"),
-    [](const auto& info) { return std::string(info.param, std::string_view(info.param).find('.')); });
+INSTANTIATE_TEST_SUITE_P(Authors, StoredCase,
+                         ::testing::Values("nlp_op_256.safetensors", "nlp_op_ragged_300.safetensors",
+                                           "wan_mixing_init.safetensors", "vit_cos.safetensors", "vit_exp.safetensors",
+                                           "vit_linear.safetensors", "dit_diffusion.safetensors",
+                                           "dit_s256.safetensors", "dit_small_dw.safetensors",
+                                           "dit_softmax_block.safetensors", "gla_op.safetensors", "sd_vae.safetensors",
+                                           "sampler_ddpm_ddim.safetensors", "sampler_ddpm_dpmpp_2m.safetensors",
+                                           "sampler_flow_euler.safetensors", "sampler_flow_dpmpp_2m.safetensors",
+                                           "sampler_flow_unipc.safetensors"),
+                         [](const auto& info) {
+                           return std::string(info.param, std::string_view(info.param).find('.'));
+                         });
 
 // A stored case with some of its bytes or its config replaced.
 class TamperedCase : public ::testing::Test {
@@ -136,6 +139,7 @@ TEST_P(TamperedConfig, IsRefusedWithFileAndMember) {
 
 constexpr const char* kOperator = "nlp_op_256.safetensors";
 constexpr const char* kMixing = "wan_mixing_init.safetensors";
+constexpr const char* kGla = "gla_op.safetensors";
 constexpr const char* kVit = "vit_exp.safetensors";
 INSTANTIATE_TEST_SUITE_P(
     Members, TamperedConfig,
@@ -144,6 +148,7 @@ INSTANTIATE_TEST_SUITE_P(
                       std::pair{kOperator, R"({"chunk": 4611686018427387904})"},
                       std::pair{kOperator, R"({"tolerance": -1})"}, std::pair{kOperator, R"({"tolerance": 1e300})"},
                       std::pair{kOperator, R"({"tolerance": "none"})"}, std::pair{kOperator, R"({"scale": [1]})"},
+                      std::pair{kGla, R"({"scale": "d"})"}, std::pair{kGla, R"({"layout": 4})"},
                       std::pair{kMixing, R"({"layout": [0, 5, 10]})"}, std::pair{kMixing, R"({"layout": [-3, 5, 10]})"},
                       std::pair{kMixing, R"({"layout": [3.5, 5, 10]})"}, std::pair{kMixing, R"({"layout": 150})"},
                       std::pair{kMixing, R"({"layout": [4611686018427387904, 5, 10]})"},

@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include "models/base/weights.hpp"
+#include "models/generator_file.hpp"
 #include "models/generators.hpp"
 #include "models/small_model.hpp"
+#include "support/expect_error.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace mhla::models {
@@ -209,6 +211,16 @@ TEST(Dit, ImpossibleOptionsAndInputsAreRefusedByName) {
   EXPECT_NE(message([&] { model->forward(x.slice(1, 0, 2), t, y); }).find("x has shape"), std::string::npos);
   EXPECT_NE(message([&] { model->forward(x, t.slice(0, 0, 1), y); }).find("t has shape"), std::string::npos);
   EXPECT_NE(message([&] { model->forward_with_cfg(x.slice(0, 0, 1), t, y, 2.0); }).find("halves"), std::string::npos);
+}
+
+TEST(Dit, ASizeInAFileThatIsNoPairIsRefusedByName) {
+  const mhla::testing::TemporaryFolder folder;
+  for (const char* size : {"[]", "[8]", "[8, 0]", "[8, 8, 8]"}) {
+    io::save_tensors(folder / "dit.safetensors", {{"pos_embed", torch::zeros({1, 24, 24})}},
+                     {{"mhla.config", std::string(R"({"model": "dit_s2", "size": )") + size + "}"}});
+    expect_error([&] { load_generator(folder / "dit.safetensors"); },
+                 {"dit.safetensors: metadata \"mhla.config\": size is [", "it must be two numbers"});
+  }
 }
 
 }  // namespace

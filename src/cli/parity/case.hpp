@@ -70,6 +70,9 @@ Outputs run_vit(const Case& parity_case);
 Outputs run_dit(const Case& parity_case);
 Outputs run_dit_softmax_block(const Case& parity_case);
 
+// Gated linear attention: q, k, v, log_decay -> o, state.
+Outputs run_gla_op(const Case& parity_case);
+
 // The image autoencoder: image -> mean, logvar; latent -> decoded.
 Outputs run_sd_vae(const Case& parity_case);
 

@@ -18,9 +18,12 @@ void add_model_options(CLI::App& command, TrainGenerateOptions& options) {
       ->check(CLI::IsMember(models::generator_names()));
   group.add("--preset", model.preset, "NAME", "Details as in the paper, or as in the authors' code")
       ->check(CLI::IsMember({"paper", "authors"}));
-  group.add("--attention", model.attention, "NAME", "Attention: one for all layers, or one per layer")
+  group
+      .add_open("--attention", model.attention, "NAME",
+                "Attention: one for all layers, or one per layer; dit_*: softmax, linear or mhla; dig_*: gla or mhla",
+                "mhla, dig_*: gla")
       ->delimiter(',')
-      ->check(CLI::IsMember({"softmax", "linear", "mhla"}));
+      ->check(CLI::IsMember({"softmax", "linear", "mhla", "gla"}));
   group.add_open("--image-size", options.image_size, "PX [PX]", "Height and width of pictures, in pixels")
       ->expected(1, 2)
       ->check(within(1, 16384));

@@ -41,7 +41,6 @@ void from_json(const io::Json& json, GeneratorOptions& options) { read_options(j
 
 void check_generator_options(const GeneratorOptions& options) {
   check_preset(options.preset);
-  check_attention(options.attention);
   check_pair_of_sizes("size", options.size);
   check_pair_of_sizes("blocks", options.blocks);
   check_range("channels", options.channels, 1, 1 << 10);

@@ -16,16 +16,17 @@
 namespace mhla::models {
 
 struct GeneratorOptions {
-  std::string model = "dit_s2";                   // one of generator_names()
-  std::string preset = "paper";                   // authors: the authors' modules to the bit; paper: as published
-  std::vector<std::string> attention = {"mhla"};  // softmax|linear|mhla; one for all layers or one per layer
-  std::vector<std::int64_t> size = {32, 32};      // height and width of what it draws: pixels, or latents
+  std::string model = "dit_s2";               // one of generator_names()
+  std::string preset = "paper";               // authors: the authors' modules to the bit; paper: as published
+  std::vector<std::string> attention = {};    // one for all layers or one per layer; empty: the first of the family's,
+                                              // dit: mhla|softmax|linear; dig: gla|mhla
+  std::vector<std::int64_t> size = {32, 32};  // height and width of what it draws: pixels, or latents
   std::int64_t channels = 4, classes = 1000;
   std::vector<std::int64_t> blocks = {4, 4};                // number of blocks per axis (M = product)
   std::int64_t patch = 0, width = 0, depth = 0, heads = 0;  // 0: the model's own
   bool lepe = false;             // a 3x3 depthwise convolution of v, added to the attention's output; authors: always
-  bool cpe = false;              // a 3x3 depthwise convolution after every block
-  bool gate = false;             // silu(a linear layer of the input) multiplies the attention's output
+  bool cpe = false;              // a 3x3 depthwise convolution after every block; dig: always
+  bool gate = false;             // silu(a linear layer of the input) multiplies the attention's output; dig: always
   bool qk_norm = false;          // RMSNorm of q and k
   bool learned_variance = true;  // twice the channels: noise, and the variance of a reverse step
   std::string mixing_init = "paper";  // how the mixing matrices start: the names of MixingInit
@@ -40,7 +41,7 @@ struct GeneratorOptions {
 void to_json(io::Json& json, const GeneratorOptions& options);
 void from_json(const io::Json& json, GeneratorOptions& options);
 
-// Throws an Error that names the first option no model can have.
+// Throws an Error that names the first option no model can have. What `attention` may be is up to the family.
 void check_generator_options(const GeneratorOptions& options);
 
 class Generator : public Model {

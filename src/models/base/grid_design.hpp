@@ -35,11 +35,12 @@ nn::GridAttentionOptions grid_attention(const Options& options, std::int64_t wid
   return result;
 }
 
-// `squares` of width x width in every layer, the mixing matrices, and `rows` of the width.
-inline double grid_model_elements(double squares, std::int64_t width, const std::vector<nn::AttentionKind>& attention,
-                                  const PartitionOf& partition, std::int64_t rows) {
+// `squares` of width x width in every layer, the mixing matrices of Kind::mhla, and `rows` of the width.
+template <typename Kind>
+double grid_model_elements(double squares, std::int64_t width, const std::vector<Kind>& attention,
+                           const PartitionOf& partition, std::int64_t rows) {
   const auto channels = static_cast<double>(width), layers = static_cast<double>(attention.size());
-  const auto mixed = static_cast<double>(std::ranges::count(attention, nn::AttentionKind::mhla));
+  const auto mixed = static_cast<double>(std::ranges::count(attention, Kind::mhla));
   const double matrix = mixed > 0 ? std::pow(static_cast<double>(partition().blocks()), 2) : 0.0;
   return squares * channels * channels * layers + mixed * matrix + channels * static_cast<double>(rows);
 }

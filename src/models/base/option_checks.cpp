@@ -31,15 +31,19 @@ void check_attention(const std::vector<std::string>& attention) {
   for (const std::string& kind : attention) nn::parse_attention_kind(kind);
 }
 
-std::vector<nn::AttentionKind> attention_per_layer(const std::vector<std::string>& attention, std::int64_t depth) {
+std::vector<std::string> names_per_layer(const std::vector<std::string>& attention, std::int64_t depth) {
   const auto given = static_cast<std::int64_t>(attention.size());
   if (given != 1 && given != depth)
     throw Error(
         fmt::format("attention has {} entries; it must have one, or one for each of the {} layers", given, depth));
+  if (given == depth) return attention;
+  return std::vector<std::string>(static_cast<std::size_t>(depth), attention.front());
+}
+
+std::vector<nn::AttentionKind> attention_per_layer(const std::vector<std::string>& attention, std::int64_t depth) {
   std::vector<nn::AttentionKind> kinds;
   kinds.reserve(static_cast<std::size_t>(depth));
-  for (std::int64_t layer = 0; layer < depth; ++layer)
-    kinds.push_back(nn::parse_attention_kind(attention[static_cast<std::size_t>(given == 1 ? 0 : layer)]));
+  for (const std::string& name : names_per_layer(attention, depth)) kinds.push_back(nn::parse_attention_kind(name));
   return kinds;
 }
 

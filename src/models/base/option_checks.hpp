@@ -15,6 +15,7 @@ void check_preset(const std::string& preset);
 void check_attention(const std::vector<std::string>& attention);
 
 // Attention layer by layer, of a model with `depth` layers; one name is for all of them.
+std::vector<std::string> names_per_layer(const std::vector<std::string>& attention, std::int64_t depth);
 std::vector<nn::AttentionKind> attention_per_layer(const std::vector<std::string>& attention, std::int64_t depth);
 
 }  // namespace mhla::models

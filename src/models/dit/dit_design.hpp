@@ -4,28 +4,22 @@
 #include <string>
 #include <vector>
 
-#include "models/base/generator.hpp"
+#include "models/base/diffusion_design.hpp"
 #include "nn/attention.hpp"
 
 namespace mhla::models {
 
-struct DitDesign {
+struct DitDesign : DiffusionDesign {
   explicit DitDesign(const GeneratorOptions& options);
 
   double least_elements() const;  // of the model's tensors
 
   nn::GridAttentionOptions attention_options(nn::AttentionKind kind) const;
-  Partition partition() const;  // the grid in the options' blocks
 
-  std::int64_t width = 0, depth = 0, heads = 0, patch = 0;
   std::vector<nn::AttentionKind> attention;  // per layer
-  nn::Grid grid;                             // tokens of a picture of the options' size
   bool authors = false;
-
- private:
-  const GeneratorOptions options_;
 };
 
-std::vector<std::string> dit_names();
+std::vector<std::string> dit_names();  // dit_s2, dit_s4, ..., dit_xl8
 
 }  // namespace mhla::models

@@ -37,7 +37,7 @@ struct GenerateRun {
 
   // What a run that is resumed must agree on.
   io::Json settings() const {
-    io::Json network = recipe.model;
+    io::Json network = model->options;
     network.erase("recompute");  // changes memory, not results
     io::Json all = common_settings(options, optimisation(), place);
     all.update(io::Json{{"model", network},
@@ -85,7 +85,7 @@ std::string list_of(const models::GeneratorOptions& model) {
 }
 
 train::Facts facts_of(const GenerateRun& run) {
-  const models::GeneratorOptions& model = run.recipe.model;
+  const models::GeneratorOptions& model = run.model->options;
   return {{"training", fmt::format("{} with {} attention on {}", model.model, fmt::join(model.attention, ", "),
                                    std::filesystem::path(run.options.data).filename().string())},
           {"model", fmt::format("{}; {} x {} {} with {} channels, {} x {} blocks, {}", parameter_count(*run.model),

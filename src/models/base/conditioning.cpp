@@ -1,5 +1,5 @@
 // Positions and times as waves.
-#include "models/dit/conditioning.hpp"
+#include "models/base/conditioning.hpp"
 
 #include <cmath>
 

@@ -1,0 +1,41 @@
+// One block of a diffusion transformer: two branches, each scaled, shifted and gated by the condition (adaLN-zero).
+#pragma once
+
+#include <torch/torch.h>
+
+#include "mhla/fused_torch.hpp"
+#include "nn/convolution.hpp"
+#include "nn/grid.hpp"
+
+namespace mhla::models {
+
+class ModulatedBlock : public torch::nn::Module {
+ public:
+  ModulatedBlock(std::int64_t dim, bool cpe) : modulation(dim, 6 * dim) {
+    register_module("adaLN_modulation", torch::nn::Sequential(torch::nn::SiLU(), modulation));
+    if (cpe) dw_conv = register_module("dw_conv", nn::depthwise(dim, 3));
+  }
+
+  // x: [B, N, C]; condition: silu(c), [B, C].
+  at::Tensor forward(at::Tensor x, const at::Tensor& condition, nn::Grid grid) {
+    const auto parts = modulation->forward(condition).chunk(6, 1);
+    const auto &shift_1 = parts[0], &scale_1 = parts[1], &gate_1 = parts[2];
+    const auto &shift_2 = parts[3], &scale_2 = parts[4], &gate_2 = parts[5];
+    x = x + gate_1.unsqueeze(1) * mixed_tokens(fused::modulate(x, scale_1, shift_1), grid);
+    x = x + gate_2.unsqueeze(1) * mixed_channels(fused::modulate(x, scale_2, shift_2));
+    return dw_conv ? nn::as_tokens(dw_conv->forward(nn::as_image(x, grid))) : x;
+  }
+
+  virtual at::Tensor mixing() { return {}; }  // the parameter [M, M, 1, 1]; undefined without one
+
+  virtual void initialise() {}  // initial values that differ from those of DiffusionTransformer
+
+  torch::nn::Linear modulation;
+  torch::nn::Conv2d dw_conv = nullptr;  // the convolution of CPE
+
+ protected:
+  virtual at::Tensor mixed_tokens(const at::Tensor& x, nn::Grid grid) = 0;  // attention
+  virtual at::Tensor mixed_channels(const at::Tensor& x) = 0;               // MLP
+};
+
+}  // namespace mhla::models
