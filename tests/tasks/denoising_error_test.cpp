@@ -9,7 +9,7 @@
 namespace mhla::tasks {
 namespace {
 
-std::shared_ptr<models::Generator> small_generator() {
+std::shared_ptr<models::Generator> untrained_generator() {
   torch::manual_seed(1);
   models::GeneratorOptions options;
   options.size = {8, 8};
@@ -30,7 +30,7 @@ struct Pictures {
 };
 
 TEST(DenoisingError, OfAGeneratorThatPredictsNoNoiseIsTheNoisesMeanSquare) {
-  const auto model = small_generator();  // its last layer starts at zero
+  const auto model = untrained_generator();  // its last layer starts at zero
   const Pictures pictures;
   const auto error = denoising_error(*model, diffusion::linear_schedule(), pictures.x_0, pictures.labels, 7, 100);
   const at::Tensor squares =
@@ -45,7 +45,7 @@ TEST(DenoisingError, OfAGeneratorThatPredictsNoNoiseIsTheNoisesMeanSquare) {
 }
 
 TEST(DenoisingError, DoesNotDependOnTheBatches) {
-  const auto model = small_generator();
+  const auto model = untrained_generator();
   {
     const torch::NoGradGuard no_gradient;
     for (auto& item : model->named_parameters())
