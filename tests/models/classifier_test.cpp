@@ -35,8 +35,8 @@ TEST(Classifiers, LogitsAreTheLastLayerOfThePooledFeatures) {
     const auto parameters = classifier->named_parameters();
     const at::Tensor weight = parameters["head.weight"].flatten(1);
     ASSERT_EQ(features.sizes(), (std::vector<std::int64_t>{3, weight.size(1)})) << model;
-    EXPECT_LT(testing::relative_error(classifier->forward(images),
-                                      features.mm(weight.t()) + parameters["head.bias"]), 1e-6)
+    EXPECT_LT(testing::relative_error(classifier->forward(images), features.mm(weight.t()) + parameters["head.bias"]),
+              1e-6)
         << model;
   }
 }

@@ -1,6 +1,4 @@
 // `mhla eval generate` on a few small pictures, from inside and from outside.
-#include "tasks/generate/evaluation.hpp"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,6 +14,7 @@
 #include "support/expect_error.hpp"
 #include "support/program.hpp"
 #include "support/temporary_folder.hpp"
+#include "tasks/generate/evaluation.hpp"
 
 namespace mhla::tasks {
 namespace {
@@ -41,8 +40,7 @@ class GenerateEvaluationTest : public ::testing::Test {
         std::vector<std::uint8_t> rgb(kSide * kSide * 3);
         for (std::size_t p = 0; p < rgb.size(); ++p)
           rgb[p] = static_cast<std::uint8_t>(random() % 128 + (2 - p % 3 == c ? 127 : 0));
-        io::write_file(folder_ / where / kColours[c] / (std::to_string(i) + ".png"),
-                       io::encode_png(rgb, kSide, kSide));
+        io::write_file(folder_ / where / kColours[c] / (std::to_string(i) + ".png"), io::encode_png(rgb, kSide, kSide));
       }
   }
 
@@ -182,19 +180,19 @@ TEST_F(GenerateEvaluationTest, WhatCannotBeComparedIsRefused) {
 }
 
 TEST_F(GenerateEvaluationTest, TheCommandWritesNumbersAndAPage) {
-  const std::string judged = " --classifier '" + path("classifier.safetensors") + "' --data '" + path("data") +
-                             "' --device cpu --threads 1 ";
+  const std::string judged =
+      " --classifier '" + path("classifier.safetensors") + "' --data '" + path("data") + "' --device cpu --threads 1 ";
   const auto run = mhla::testing::run_mhla("eval generate --model '" + path("generator.safetensors") +
-                                           "' --count 3 --steps 2 --sampler ddpm --cfg-scale 2 --seed 4" + judged +
+                                           "' --count 2 --steps 2 --sampler ddpm --cfg-scale 2 --seed 4" + judged +
                                            "--json '" + path("r.json") + "' --report '" + path("r.html") + "' 2>&1");
   EXPECT_EQ(run.exit_code, 0) << run.out;
   for (const char* part : {"ddpm, 2 steps, guidance 2, seed 4", "drawn", "real, train", "12 real pictures",
-                           "denoising error", "note: 9 pictures"})
+                           "denoising error", "note: 6 pictures"})
     EXPECT_NE(run.out.find(part), std::string::npos) << part << "\n" << run.out;
   const auto bytes = io::read_file(folder_ / "r.json");
   const io::Json json = io::parse_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, "r.json");
   for (const char* set : {"scores", "baseline"}) {
-    EXPECT_EQ(json[set]["pictures"], 9);
+    EXPECT_EQ(json[set]["pictures"], 6);
     EXPECT_EQ(json[set]["consistency_by_class"].size(), 3U);
     for (const char* number : {"frechet", "precision", "recall", "consistency"})
       EXPECT_GE(json[set][number].get<double>(), 0.0) << number;
@@ -203,8 +201,8 @@ TEST_F(GenerateEvaluationTest, TheCommandWritesNumbersAndAPage) {
   const auto page = io::read_file(folder_ / "r.html");
   EXPECT_NE(std::string_view(reinterpret_cast<const char*>(page.data()), page.size()).find("green</strong><img"),
             std::string_view::npos);
-  for (const std::string& models : {std::string(), "--model '" + path("generator.safetensors") + "' --images '" +
-                                                       path("data/val") + "'"}) {
+  for (const std::string& models :
+       {std::string(), "--model '" + path("generator.safetensors") + "' --images '" + path("data/val") + "'"}) {
     const auto refused = mhla::testing::run_mhla("eval generate" + judged + models + " 2>&1");
     EXPECT_EQ(refused.exit_code, 2) << refused.out;
     EXPECT_NE(refused.out.find("one of --model"), std::string::npos) << refused.out;

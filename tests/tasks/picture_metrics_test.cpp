@@ -31,8 +31,7 @@ TEST(FrechetDistance, OfGaussiansWithDifferentAxesIsTheClosedForm) {
   const at::Tensor a = torch::tensor({{2.0, 0.7}, {0.7, 1.0}}, kDouble),
                    b = torch::tensor({{0.5, -0.3}, {-0.3, 3.0}}, kDouble);
   const at::Tensor product = a.mm(b), zero = torch::zeros({2}, kDouble);
-  const double root =
-      std::sqrt(product.trace().item<double>() + 2.0 * std::sqrt(torch::det(product).item<double>()));
+  const double root = std::sqrt(product.trace().item<double>() + 2.0 * std::sqrt(torch::det(product).item<double>()));
   EXPECT_NEAR(frechet_distance({zero, a}, {zero, b}), 2.0 + 1.0 + 0.5 + 3.0 - 2.0 * root, 1e-12);
 }
 

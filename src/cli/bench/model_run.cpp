@@ -131,8 +131,7 @@ io::Json ModelRow::json() const {
           {"rel_err", rel_err}};
 }
 
-std::vector<ModelRow> run_model_benchmark(const std::vector<WorkloadOptions>& models,
-                                          const ModelSettings& settings,
+std::vector<ModelRow> run_model_benchmark(const std::vector<WorkloadOptions>& models, const ModelSettings& settings,
                                           const std::function<void(const std::string&)>& left_out) {
   std::vector<ModelRow> rows;
   std::vector<std::shared_ptr<BenchedModel>> benched;

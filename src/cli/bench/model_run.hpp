@@ -30,15 +30,14 @@ struct ModelRow {
 struct ModelSettings {
   torch::Device device = torch::kCPU;
   torch::ScalarType dtype = torch::kFloat;  // or kBFloat16
-  bool training = false;  // whole steps: forward, loss, backward, AdamW; otherwise forward alone
+  bool training = false;                    // whole steps: forward, loss, backward, AdamW; otherwise forward alone
   std::int64_t batch = 1;
   double min_seconds = 0.5;  // of timing per model
 };
 
 // Times all `models` on images of the same size. `left_out` is told of those that cannot run (memory). Throws an Error
 // where a result is wrong.
-std::vector<ModelRow> run_model_benchmark(const std::vector<WorkloadOptions>& models,
-                                          const ModelSettings& settings,
+std::vector<ModelRow> run_model_benchmark(const std::vector<WorkloadOptions>& models, const ModelSettings& settings,
                                           const std::function<void(const std::string&)>& left_out);
 
 }  // namespace mhla::cli::bench

@@ -23,9 +23,7 @@ class ClassifyWorkload : public Workload {
 
   models::Model& model() override { return *model_; }
   at::Tensor forward(const at::Tensor& x) override { return model_->forward(x); }
-  at::Tensor loss(const at::Tensor& output) override {
-    return torch::nn::functional::cross_entropy(output, labels_);
-  }
+  at::Tensor loss(const at::Tensor& output) override { return torch::nn::functional::cross_entropy(output, labels_); }
   std::int64_t tokens() override { return model_->grid(0).tokens(); }
   at::Tensor first_mixing() override { return model_->mixing_parameter(0); }
 
@@ -89,7 +87,7 @@ class GenerateWorkload : public Workload {
     // What starts at zero would hide the rest of the network from the check.
     const torch::NoGradGuard no_gradient;
     for (at::Tensor& parameter : model->parameters())
-      if (parameter.count_nonzero().item<std::int64_t>() == 0) parameter.normal_(0.0, 0.02);
+      if (parameter.count_nonzero().item<std::int64_t>() == 0) parameter.normal_(0.0, 0.1);
     return model;
   }
 

@@ -12,12 +12,12 @@ namespace mhla::cli::bench {
 
 struct WorkloadOptions {
   std::string model, preset = "paper", attention = "mhla";
-  std::int64_t size = 256;   // side of the images in pixels
-  std::int64_t patch = 0;    // 0: the usual one
-  std::int64_t blocks = 4;   // per axis
-  bool local = true;         // with a convolution on v (LePE), where the model's family has it by default
+  std::int64_t size = 256;  // side of the images in pixels
+  std::int64_t patch = 0;   // 0: the usual one
+  std::int64_t blocks = 4;  // per axis
+  bool local = true;        // with a convolution on v (LePE), where the model's family has it by default
   bool recompute = false;
-  bool tiny = false;         // few channels and layers
+  bool tiny = false;  // few channels and layers
 };
 
 // Whether a model draws pictures. Such a model works on latents: 4 channels, an eighth of the image's side.

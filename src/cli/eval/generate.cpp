@@ -67,7 +67,8 @@ void add_eval_generate(CLI::App& eval) {
   OptionGroup judged(*command, "Pictures");
   judged.add("--model", evaluation.model, "FILE", "Generator that draws them, as `mhla train generate` leaves it")
       ->check(existing_file());
-  judged.add("--images", evaluation.images, "PATH", "Pictures already made, as CLASS/*.jpg|png: a folder or a .tar[.gz]")
+  judged
+      .add("--images", evaluation.images, "PATH", "Pictures already made, as CLASS/*.jpg|png: a folder or a .tar[.gz]")
       ->check(existing_path());
   judged
       .add_open("--count", evaluation.count, "N", "Pictures of each class",

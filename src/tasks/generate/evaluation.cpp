@@ -20,9 +20,9 @@
 namespace mhla::tasks {
 namespace {
 
-constexpr std::int64_t kDrawnTogether = 256;      // pictures held in memory before they are looked at
+constexpr std::int64_t kDrawnTogether = 256;         // pictures held in memory before they are looked at
 constexpr std::int64_t kExamples = 8, kColumns = 4;  // of each class, in a grid
-constexpr std::int64_t kDenoisedPictures = 2048;  // at most
+constexpr std::int64_t kDenoisedPictures = 2048;     // at most
 
 // How generators see pictures: values from -1 to 1.
 PictureView plain_view(const std::vector<std::int64_t>& size) {
@@ -57,7 +57,7 @@ struct RealPictures {
 
   io::Image examples(std::int64_t label, const std::vector<std::int64_t>& size) const {
     const std::int64_t begin = label * choice.per_class, end = begin + std::min(choice.per_class, kExamples);
-    return grid_of(pixels_of(read_pictures(picture(), begin, end, plain_view(size))), kColumns);
+    return grid_of(tasks::pixels_of(read_pictures(picture(), begin, end, plain_view(size))), kColumns);
   }
 };
 
@@ -110,7 +110,7 @@ class Drawer {
       const at::Tensor drawn = sample(*loaded_.model, schedule_, request_, watch);
       if (!drawn.isfinite().all().item<bool>())
         throw Error("drawn pictures are not finite; the generator's weights are too large or damaged");
-      const at::Tensor pixels = pixels_of(drawn);
+      const at::Tensor pixels = tasks::pixels_of(drawn);
       const auto picture = [&](std::int64_t i) { return image_of(pixels[i]); };
       parts.push_back(feature_set(classifier, picture, labels, request_.batch));
       for (std::int64_t i = begin; i < std::min(end, kExamples * classes); ++i)
@@ -131,8 +131,7 @@ class Drawer {
       const std::int64_t end = std::min(begin + request_.batch, count);
       std::vector<std::int64_t> labels;
       for (std::int64_t i = begin; i < end; ++i)
-        labels.push_back(
-            own_class_[static_cast<std::size_t>(real.choice.labels[static_cast<std::size_t>(place(i))])]);
+        labels.push_back(own_class_[static_cast<std::size_t>(real.choice.labels[static_cast<std::size_t>(place(i))])]);
       error += denoising_error(*loaded_.model, schedule_, read_pictures(picture, begin, end, view).to(device),
                                torch::tensor(labels, at::kLong).to(device), request_.seed, begin);
       phase("denoising real pictures", static_cast<double>(end - begin), static_cast<double>(count));
@@ -180,8 +179,7 @@ std::string described(const GenerateEvaluationOptions& options) {
 
 void check_numbers(const GenerateEvaluationOptions& options, std::int64_t judged, std::int64_t real) {
   if (judged <= kNeighbours)
-    throw UsageError(
-        fmt::format("--count gives {} pictures in all; at least {} are needed", judged, kNeighbours + 1));
+    throw UsageError(fmt::format("--count gives {} pictures in all; at least {} are needed", judged, kNeighbours + 1));
   if (real <= kNeighbours)
     throw Error(fmt::format("{}, {}: {} pictures, the same number of each class; at least {} are needed", options.data,
                             options.split, real, kNeighbours + 1));
@@ -222,18 +220,17 @@ GenerateEvaluation evaluate_generator(const GenerateEvaluationOptions& options, 
   evaluation.real_pictures = real.size();
   evaluation.judged = scores(drawer ? "drawn" : "given", judged, real_set, classes);
   if (others)
-    evaluation.baseline =
-        scores("real, " + other_split(options),
-               features_of(*others, classifier, options.batch, "looking at other real pictures", phase), real_set,
-               classes);
+    evaluation.baseline = scores(
+        "real, " + other_split(options),
+        features_of(*others, classifier, options.batch, "looking at other real pictures", phase), real_set, classes);
   else
     evaluation.notes.push_back(fmt::format("{}: no other split to compare with", options.data));
   if (drawer) evaluation.denoising = drawer->denoising(real, phase);
   if (const std::int64_t fewest = std::min(pictures, real.size()); fewest <= evaluation.features)
-    evaluation.notes.push_back(
-        fmt::format("{} pictures do not fill {} features: the Frechet distance is too large, and compares only at equal "
-                    "numbers of pictures",
-                    report::grouped(static_cast<double>(fewest)), evaluation.features));
+    evaluation.notes.push_back(fmt::format(
+        "{} pictures do not fill {} features: the Frechet distance is too large, and compares only at equal "
+        "numbers of pictures",
+        report::grouped(static_cast<double>(fewest)), evaluation.features));
   evaluation.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return evaluation;
 }

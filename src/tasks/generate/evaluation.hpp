@@ -27,7 +27,7 @@ struct GenerateEvaluationOptions {
   std::int64_t steps = 50;
   diffusion::Guidance guidance;
   std::uint64_t seed = 0;
-  std::int64_t batch = 64;          // pictures that a network sees at a time
+  std::int64_t batch = 64;  // pictures that a network sees at a time
 
   static constexpr std::int64_t kDefaultCount = 100;
 };
@@ -49,7 +49,7 @@ struct GenerateEvaluation {
   PictureScores judged;
   std::optional<PictureScores> baseline;    // real pictures of another split: what is reachable
   std::optional<DenoisingError> denoising;  // on the real pictures; none of `images`
-  std::vector<io::Image> examples;  // some pictures of each class, in a grid
+  std::vector<io::Image> examples;          // some pictures of each class, in a grid
   std::vector<std::string> notes;
   double seconds = 0;
 };

@@ -51,8 +51,8 @@ std::vector<std::vector<std::string>> class_rows(const GenerateEvaluation& evalu
 }
 
 std::string against(const GenerateEvaluation& evaluation) {
-  return fmt::format("{} real pictures of {}, by {} features of {}", counted(evaluation.real_pictures),
-                     evaluation.data, evaluation.features, evaluation.classifier);
+  return fmt::format("{} real pictures of {}, by {} features of {}", counted(evaluation.real_pictures), evaluation.data,
+                     evaluation.features, evaluation.classifier);
 }
 
 io::Json scores_json(const PictureScores& scores) {

@@ -4,16 +4,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "mhla/types.hpp"
 
 namespace mhla::tasks {
 namespace {
 
-// Of a symmetric matrix without negative eigenvalues, up to rounding.
+// Of a symmetric matrix without negative eigenvalues. What rounding leaves of an eigenvalue of zero is set to zero: its
+// root would be a large error.
 at::Tensor symmetric_root(const at::Tensor& matrix) {
   const auto [values, vectors] = at::linalg_eigh(matrix);
-  return (vectors * values.clamp_min(0.0).sqrt()).mm(vectors.t());
+  const at::Tensor rounding =
+      values.abs().max() * (static_cast<double>(matrix.size(0)) * std::numeric_limits<double>::epsilon());
+  return (vectors * at::where(values > rounding, values, at::zeros_like(values)).sqrt()).mm(vectors.t());
 }
 
 }  // namespace
@@ -29,8 +33,8 @@ FeatureMoments feature_moments(const at::Tensor& features) {
 
 double frechet_distance(const FeatureMoments& a, const FeatureMoments& b) {
   if (a.mean.size(0) != b.mean.size(0))
-    throw Error(fmt::format("features have {} and {} numbers; both sets must have as many", a.mean.size(0),
-                            b.mean.size(0)));
+    throw Error(
+        fmt::format("features have {} and {} numbers; both sets must have as many", a.mean.size(0), b.mean.size(0)));
   const at::Tensor root_of_product =
       at::linalg_svdvals(symmetric_root(a.covariance).mm(symmetric_root(b.covariance))).sum();
   const at::Tensor distance =
