@@ -283,5 +283,28 @@ TEST_F(ModelCommands, BenchModelComparesAttentionsInOneRun) {
   EXPECT_TRUE(std::filesystem::exists(folder_ / "charts" / "memory_infer.svg"));
 }
 
+TEST_F(ModelCommands, BenchModelTimesGeneratorsOnLatentsBesideClassifiers) {
+  const Result result = run({"bench", "model", "--quick", "--model", "dit_s2,deit_tiny", "--blocks", "2", "--json",
+                             path("r.json"), "--charts", path("charts")});
+  EXPECT_EQ(result.exit_code, 0) << result.err << result.out;
+  const io::Json rows = json("r.json");
+  ASSERT_EQ(rows.size(), 12U);
+  for (const io::Json& row : rows) {
+    EXPECT_EQ(row["height"], 64);
+    EXPECT_EQ(row["tokens"], 16);
+    EXPECT_EQ(row["blocks"], row["attention"] == "mhla" ? 4 : 0);
+    EXPECT_GT(row["images_per_second"].get<double>(), 0.0);
+    EXPECT_GT(row["peak_bytes"].get<double>(), 0.0);
+    EXPECT_GT(row["rel_err"].get<double>(), 0.0);
+    EXPECT_LT(row["rel_err"].get<double>(), 1e-5);
+  }
+  EXPECT_EQ(rows[0]["model"], "dit_s2");
+  EXPECT_EQ(rows[6]["model"], "deit_tiny");
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "charts" / "dit_s2" / "throughput_train.svg"));
+  const Result wrong = run({"bench", "model", "--model", "dit_s4", "--size", "256,264"});
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_NE(wrong.err.find("--size is 264; with dit_s4 it must be a multiple of 32"), std::string::npos) << wrong.err;
+}
+
 }  // namespace
 }  // namespace mhla::cli

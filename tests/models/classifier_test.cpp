@@ -23,6 +23,24 @@ TEST(Classifiers, LearnTheirMixingFromImagesTooSmallForTheirBlocks) {
   }
 }
 
+TEST(Classifiers, LogitsAreTheLastLayerOfThePooledFeatures) {
+  ClassifierOptions options = testing::small_options();
+  for (const char* model : {"deit_tiny", "vlt_tiny"}) {
+    options.model = model;
+    if (options.model == "vlt_tiny") options.patch = ClassifierOptions{}.patch;
+    const auto classifier = make_classifier(options);
+    testing::shake(*classifier);
+    classifier->eval();
+    const at::Tensor images = testing::images(3, 32, 32), features = classifier->pooled_features(images);
+    const auto parameters = classifier->named_parameters();
+    const at::Tensor weight = parameters["head.weight"].flatten(1);
+    ASSERT_EQ(features.sizes(), (std::vector<std::int64_t>{3, weight.size(1)})) << model;
+    EXPECT_LT(testing::relative_error(classifier->forward(images), features.mm(weight.t()) + parameters["head.bias"]),
+              1e-6)
+        << model;
+  }
+}
+
 TEST(Classifiers, OnlyMixingAndPositionsAreFreeOfDecayByName) {
   const auto model = make_classifier(testing::small_options());
   for (const auto& item : model->named_parameters()) {

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <iterator>
 #include <memory>
 #include <optional>
 
@@ -18,16 +20,18 @@
 #include "cli/support/progress.hpp"
 #include "mhla/attention.hpp"
 #include "models/classifiers.hpp"
+#include "models/generators.hpp"
 
 namespace mhla::cli::bench {
 namespace {
 
 struct ModelOptions {
-  std::string device = "cpu", model = "deit_small", preset = "paper", dtype;
+  std::string device = "cpu", preset = "paper", dtype;
+  std::vector<std::string> models = {"deit_small"};
   std::vector<std::string> attention = {"softmax", "linear", "mhla"};
   std::vector<std::string> passes = {"infer", "train"};
   std::vector<std::int64_t> sizes, blocks = {4};
-  std::int64_t patch = 16, batch = 0;
+  std::int64_t patch = 0, batch = 0;
   bool without_lepe = false, recompute = false, quick = false;
   int threads = 0;
   std::optional<double> min_time;
@@ -37,8 +41,8 @@ struct ModelOptions {
   bool on_gpu() const { return device == "cuda"; }
 };
 
-// Tokens of a batch unless its size is given: enough to fill the device.
-constexpr std::int64_t kBatchTokensGpu = 65536, kBatchTokensCpu = 1024;
+// Tokens of a batch unless its size is given: enough to fill the device; of the largest generator, half its memory.
+constexpr std::int64_t kBatchTokensGpu = 65536, kGeneratorBatchTokensGpu = 32768, kBatchTokensCpu = 1024;
 
 torch::ScalarType scalar_type_of(const std::string& dtype) {
   return dtype == "bf16" ? torch::kBFloat16 : torch::kFloat;
@@ -49,37 +53,60 @@ ModelOptions with_defaults(ModelOptions options) {
     throw UsageError(
         "--device is cuda, but there is no GPU, no driver, or this program's torch was built without CUDA");
   if (options.dtype.empty()) options.dtype = options.on_gpu() ? "bf16" : "f32";
-  if (options.sizes.empty())
-    options.sizes = options.on_gpu() ? std::vector<std::int64_t>{256, 512, 1024} : std::vector<std::int64_t>{256, 512};
-  if (options.quick) options.sizes = {4 * options.patch}, options.batch = 1, options.min_time = 0.02;
+  if (options.quick) options.batch = 1, options.min_time = 0.02;
   if (!options.min_time) options.min_time = options.on_gpu() ? 0.5 : 2.0;
   return options;
+}
+
+// The model with the first attention and number of blocks.
+WorkloadOptions workload_of(const ModelOptions& options, const std::string& model) {
+  return {.model = model,
+          .preset = options.preset,
+          .patch = options.patch,
+          .local = !options.without_lepe,
+          .recompute = options.recompute,
+          .tiny = options.quick};
+}
+
+std::vector<std::int64_t> sizes_of(const ModelOptions& options, const WorkloadOptions& workload) {
+  const std::int64_t patch = patch_pixels(workload);
+  if (options.quick) return {4 * patch};
+  for (const std::int64_t size : options.sizes)
+    if (is_generator(workload.model) && size % patch != 0)
+      throw UsageError(fmt::format("--size is {}; with {} it must be a multiple of {}, a patch of latents", size,
+                                   workload.model, patch));
+  if (!options.sizes.empty()) return options.sizes;
+  std::vector<std::int64_t> sizes = {256, 512};
+  if (options.on_gpu()) sizes.push_back(1024);
+  if (options.on_gpu() && is_generator(workload.model)) sizes.push_back(2048);
+  return sizes;
+}
+
+std::int64_t batch_of(const ModelOptions& options, const WorkloadOptions& workload, std::int64_t size) {
+  if (options.batch > 0) return options.batch;
+  const std::int64_t patch = patch_pixels(workload), side = (size + patch - 1) / patch;
+  const std::int64_t tokens = !options.on_gpu()              ? kBatchTokensCpu
+                              : is_generator(workload.model) ? kGeneratorBatchTokensGpu
+                                                             : kBatchTokensGpu;
+  return std::max<std::int64_t>(1, tokens / (side * side));
 }
 
 // The attentions at one size; MHLA once for every number of blocks the grid has room for. leave_out hears of the
 // others.
 template <typename LeaveOut>
-std::vector<models::ClassifierOptions> contestants_at(const ModelOptions& options, std::int64_t size,
-                                                      LeaveOut&& leave_out) {
-  std::vector<models::ClassifierOptions> result;
-  models::ClassifierOptions one;
-  one.model = options.model;
-  one.preset = options.preset;
-  one.image_size = {size, size};
-  one.patch = options.patch;
-  one.lepe = !options.without_lepe;
-  one.recompute = options.recompute;
-  if (options.quick) one.width = 64, one.depth = options.model.starts_with("vlt") ? 1 : 2, one.heads = 1;
+std::vector<WorkloadOptions> contestants_at(const ModelOptions& options, WorkloadOptions one, LeaveOut&& leave_out) {
+  std::vector<WorkloadOptions> result;
+  const std::int64_t patch = patch_pixels(one);
   for (const std::string& attention : options.attention) {
-    one.attention = {attention};
+    one.attention = attention;
     for (const std::int64_t blocks : options.blocks) {
-      one.blocks = {blocks, blocks};
-      const bool room = blocks * options.patch <= size;
+      one.blocks = blocks;
+      const bool room = blocks * patch <= one.size;
       if (attention != "mhla" ? blocks == options.blocks.front() : room) result.push_back(one);
-      if (attention != "mhla") result.back().blocks = {1, 1};
+      if (attention != "mhla") result.back().blocks = 1;
       if (attention == "mhla" && !room)
-        leave_out(fmt::format("mhla at {} px: {} blocks of patches of {} need {} px", size, blocks, options.patch,
-                              blocks * options.patch));
+        leave_out(fmt::format("mhla at {} px: {} blocks of patches of {} need {} px", one.size, blocks, patch,
+                              blocks * patch));
     }
   }
   return result;
@@ -90,26 +117,27 @@ struct ModelFindings {
   std::vector<std::string> left_out, failed;
 };
 
-ModelFindings measure(const ModelOptions& options) {
+ModelFindings measure(const ModelOptions& options, const std::string& model) {
   ModelFindings findings;
-  Progress progress("bench model", static_cast<double>(options.sizes.size() * options.passes.size()));
-  for (const std::int64_t size : options.sizes)
+  WorkloadOptions workload = workload_of(options, model);
+  const std::vector<std::int64_t> sizes = sizes_of(options, workload);
+  Progress progress("bench " + model, static_cast<double>(sizes.size() * options.passes.size()));
+  for (const std::int64_t size : sizes)
     for (const std::string& pass : options.passes) {
       const std::string what = fmt::format("{} px {}", size, pass);
       progress.advance(0.0, what);
-      const std::int64_t side = (size + options.patch - 1) / options.patch;
-      const std::int64_t tokens = options.on_gpu() ? kBatchTokensGpu : kBatchTokensCpu;
+      workload.size = size;
       const ModelSettings settings{
           .device = options.on_gpu() ? torch::Device(torch::kCUDA, 0) : torch::Device(torch::kCPU),
           .dtype = scalar_type_of(options.dtype),
           .training = pass == "train",
-          .batch = options.batch > 0 ? options.batch : std::max<std::int64_t>(1, tokens / (side * side)),
+          .batch = batch_of(options, workload, size),
           .min_seconds = *options.min_time};
       try {
         const auto leave_out = [&](const std::string& why) {
           findings.left_out.push_back(fmt::format("{} {}", pass, why));
         };
-        const auto rows = run_model_benchmark(contestants_at(options, size, leave_out), settings, leave_out);
+        const auto rows = run_model_benchmark(contestants_at(options, workload, leave_out), settings, leave_out);
         findings.rows.insert(findings.rows.end(), rows.begin(), rows.end());
       } catch (const std::exception& error) {
         findings.failed.push_back(fmt::format("{}: {}", what, failure_message(error)));
@@ -125,31 +153,45 @@ int run_model(const ModelOptions& given) {
   use_threads(options.threads);
   keep_freed_memory();
   at::globalContext().setBenchmarkCuDNN(true);
-  const ModelFindings findings = measure(options);
+  for (const std::string& model : options.models) sizes_of(options, workload_of(options, model));  // checks them
   std::ostream& text = options.output.text();
-  text << fmt::format("{}, {}, patch {}, {}; {}\n\n", options.model, options.preset, options.patch, options.dtype,
-                      options.on_gpu() ? device_description(Device::cuda, 0) : machine_line())
-       << model_table(findings.rows);
-  for (const std::string& why : findings.left_out) text << "left out: " << why << '\n';
-  for (const std::string& why : findings.failed) text << "FAILED: " << why << '\n';
   io::Json json = io::Json::array();
-  for (const ModelRow& row : findings.rows) json.push_back(row.json());
-  options.output.json(json);
-  if (!options.charts.empty()) {
-    draw_model_charts(findings.rows, options.charts);
-    text << fmt::format("\nThroughput and memory over N: {}\n", options.charts);
+  bool failed = false;
+  for (const std::string& model : options.models) {
+    const ModelFindings findings = measure(options, model);
+    if (!json.empty()) text << '\n';
+    text << fmt::format("{}, {}, patch {}, {}; {}\n\n", model, options.preset,
+                        patch_pixels(workload_of(options, model)), options.dtype,
+                        options.on_gpu() ? device_description(Device::cuda, 0) : machine_line())
+         << model_table(findings.rows);
+    for (const std::string& why : findings.left_out) text << "left out: " << why << '\n';
+    for (const std::string& why : findings.failed) text << "FAILED: " << why << '\n';
+    for (const ModelRow& row : findings.rows) json.push_back(row.json());
+    failed = failed || !findings.failed.empty();
+    if (options.charts.empty()) continue;
+    const std::filesystem::path folder = options.charts;
+    draw_model_charts(findings.rows, options.models.size() > 1 ? folder / model : folder);
   }
-  return findings.failed.empty() ? 0 : 1;
+  options.output.json(json);
+  if (!options.charts.empty()) text << fmt::format("\nThroughput and memory over N: {}\n", options.charts);
+  return failed ? 1 : 0;
+}
+
+std::vector<std::string> model_choices() {
+  std::vector<std::string> names = models::classifier_names();
+  std::ranges::copy(models::generator_names(), std::back_inserter(names));
+  return names;
 }
 
 }  // namespace
 
 void add_model(CLI::App& bench, Outcome& outcome) {
   auto options = std::make_shared<ModelOptions>();
-  auto* command = bench.add_subcommand("model", "Time whole classifiers with softmax, linear attention and MHLA");
+  auto* command = bench.add_subcommand("model", "Time whole models with softmax, linear attention and MHLA");
   add_cpu_or_cuda_option(*command, options->device);
-  command->add_option("--model", options->model, "Model to run")
-      ->check(CLI::IsMember(models::classifier_names()))
+  command->add_option("--model", options->models, "Models to run: classifiers, and generators, which draw latents")
+      ->delimiter(',')
+      ->check(CLI::IsMember(model_choices()))
       ->type_name("NAME")
       ->capture_default_str();
   command->add_option("--preset", options->preset, "Details as in the paper, or as in the authors' code")
@@ -165,11 +207,11 @@ void add_model(CLI::App& bench, Outcome& outcome) {
       ->delimiter(',')
       ->check(within(1, 16384))
       ->type_name("PX")
-      ->default_str("256 512, on a GPU also 1024");
-  command->add_option("--patch", options->patch, "Side of a patch in pixels")
+      ->default_str("256 512, on a GPU also 1024, of generators 2048");
+  command->add_option("--patch", options->patch, "Side of a patch in pixels, of generators in latents")
       ->check(within(1, 1024))
       ->type_name("PX")
-      ->capture_default_str();
+      ->default_str("16, of generators their own");
   command->add_option("--blocks", options->blocks, "Blocks per axis of MHLA; M is the square")
       ->delimiter(',')
       ->check(within(1, 1024))
@@ -184,12 +226,12 @@ void add_model(CLI::App& bench, Outcome& outcome) {
   command->add_option("--batch", options->batch, "Images per batch")
       ->check(within(1, 1 << 20))
       ->type_name("N")
-      ->default_str("as many as have 1,024 tokens, on a GPU 65,536");
+      ->default_str("as many as have 1,024 tokens, on a GPU 65,536, of generators 32,768");
   command->add_option("--dtype", options->dtype, "Element type; training in bf16 is autocast over float32 parameters")
       ->check(CLI::IsMember({"f32", "bf16"}))
       ->type_name("NAME")
       ->default_str("f32, on a GPU bf16");
-  command->add_flag("--no-lepe", options->without_lepe, "Leave out the local convolution on v, in all models");
+  command->add_flag("--no-lepe", options->without_lepe, "Leave out the local convolution on v, in all classifiers");
   command->add_flag("--recompute", options->recompute,
                     "Recompute the activations of blocks in the backward pass: less memory, more time");
   add_threads_option(*command, options->threads);

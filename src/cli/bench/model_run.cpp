@@ -3,12 +3,12 @@
 
 #include <fmt/format.h>
 
+#include <memory>
 #include <optional>
 
 #include "cli/support/measure.hpp"
 #include "cli/support/operator_call.hpp"
 #include "mhla/torch.hpp"
-#include "models/classifiers.hpp"
 #include "train/adamw.hpp"
 #include "train/autocast.hpp"
 #include "train/parameters.hpp"
@@ -21,92 +21,86 @@ constexpr double kLearningRate = 1e-4;
 // Training under autocast keeps parameters in float32; inference has them in the type of the benchmark.
 class BenchedModel {
  public:
-  BenchedModel(const models::ClassifierOptions& options, const ModelSettings& settings)
-      : settings_(settings), low_(settings.dtype != torch::kFloat), model_(make(options)) {
-    images_ = torch::randn({settings.batch, 3, options.image_size[0], options.image_size[1]}).to(settings.device);
-    labels_ = torch::randint(options.classes, {settings.batch}, torch::kLong).to(settings.device);
-    model_->to(settings.device);
-    model_->train(settings.training);
+  BenchedModel(const WorkloadOptions& options, const ModelSettings& settings)
+      : settings_(settings), low_(settings.dtype != torch::kFloat),
+        workload_(make_workload(options, settings.batch, settings.device)), x_(workload_->input) {
+    model().train(settings.training);
     check();
-    if (low_ && !settings.training) model_->to(settings.dtype), images_ = images_.to(settings.dtype);
+    if (low_ && !settings.training) model().to(settings.dtype), x_ = x_.to(settings.dtype);
     if (settings.training)
       optimizer_.emplace(
-          train::trained_parameters(*model_, [&](const std::string& name) { return model_->decays(name); }),
+          train::trained_parameters(model(), [&](const std::string& name) { return model().decays(name); }),
           train::AdamWOptions{});
   }
 
   void run() {
     if (!settings_.training) {
       const torch::NoGradGuard no_gradient;
-      model_->forward(images_);
+      workload_->forward(x_);
       return;
     }
-    model_->zero_grad();
+    model().zero_grad();
     at::Tensor loss;
     {
       const train::Autocast autocast(settings_.device, low_);
-      loss = torch::nn::functional::cross_entropy(model_->forward(images_), labels_);
+      loss = workload_->loss(workload_->forward(x_));
     }
     loss.backward();
     optimizer_->step(kLearningRate);
-    model_->after_step();
+    model().after_step();
   }
 
   double relative_error() const { return relative_error_; }
-  models::Classifier& model() { return *model_; }
+  Workload& workload() { return *workload_; }
+  models::Model& model() { return workload_->model(); }
 
  private:
-  static std::shared_ptr<models::Classifier> make(const models::ClassifierOptions& options) {
-    torch::manual_seed(1);
-    return models::make_classifier(options);
-  }
-
-  // Logits of one image against double, for bf16 against float32; dropout and batch statistics are off.
+  // The output for one image against double, for bf16 against float32; dropout and batch statistics are off.
   void check() {
     const torch::NoGradGuard no_gradient;
-    const at::Tensor image = images_.slice(0, 0, 1);
-    model_->eval();
+    const at::Tensor image = x_.slice(0, 0, 1);
+    model().eval();
     at::Tensor found, exact;
     {
       const train::Autocast autocast(settings_.device, low_);
-      found = model_->forward(image);
+      found = workload_->forward(image);
     }
     if (low_) {
-      exact = model_->forward(image);
+      exact = workload_->forward(image);
     } else {
-      model_->to(torch::kDouble);
-      exact = model_->forward(image.to(torch::kDouble));
-      model_->to(torch::kFloat);
+      model().to(torch::kDouble);
+      exact = workload_->forward(image.to(torch::kDouble));
+      model().to(torch::kFloat);
     }
-    model_->train(settings_.training);
+    model().train(settings_.training);
     relative_error_ = relative_rms(found, exact);
     const double limit = low_ ? 8e-2 : 1e-4;
     if (!(relative_error_ <= limit))
-      throw Error(fmt::format("{} with {} at {}: the logits are off by {:.1e}, more than {:.0e}", model_->options.model,
-                              model_->options.attention.front(), model_->options.image_size[0], relative_error_,
-                              limit));
+      throw Error(fmt::format("{} with {} at {} px: the output is off by {:.1e}, more than {:.0e}",
+                              workload_->options.model, workload_->options.attention, workload_->options.size,
+                              relative_error_, limit));
   }
 
   ModelSettings settings_;
   bool low_;
-  std::shared_ptr<models::Classifier> model_;
+  std::unique_ptr<Workload> workload_;
+  at::Tensor x_;  // its input, in the type of the benchmark
   std::optional<train::AdamW> optimizer_;
-  at::Tensor images_, labels_;
   double relative_error_ = 0.0;
 };
 
 ModelRow row_of(BenchedModel& benched, const ModelSettings& settings) {
-  const models::ClassifierOptions& options = benched.model().options;
+  const WorkloadOptions& options = benched.workload().options;
   ModelRow row{.model = options.model,
-               .attention = options.attention.front(),
+               .attention = options.attention,
                .pass = settings.training ? "train" : "infer",
                .device = settings.device.is_cuda() ? "cuda" : "cpu",
                .dtype = settings.dtype == torch::kFloat ? "f32" : "bf16",
-               .height = options.image_size[0],
-               .width = options.image_size[1],
+               .height = options.size,
+               .width = options.size,
                .batch = settings.batch};
-  row.tokens = benched.model().grid(0).tokens();
-  if (const at::Tensor mixing = benched.model().mixing_parameter(0); mixing.defined()) row.blocks = mixing.size(0);
+  row.tokens = benched.workload().tokens();
+  if (const at::Tensor mixing = benched.workload().first_mixing(); mixing.defined()) row.blocks = mixing.size(0);
   row.rel_err = benched.relative_error();
   return row;
 }
@@ -137,13 +131,12 @@ io::Json ModelRow::json() const {
           {"rel_err", rel_err}};
 }
 
-std::vector<ModelRow> run_model_benchmark(const std::vector<models::ClassifierOptions>& models,
-                                          const ModelSettings& settings,
+std::vector<ModelRow> run_model_benchmark(const std::vector<WorkloadOptions>& models, const ModelSettings& settings,
                                           const std::function<void(const std::string&)>& left_out) {
   std::vector<ModelRow> rows;
   std::vector<std::shared_ptr<BenchedModel>> benched;
   std::vector<Contestant> contestants;
-  for (const models::ClassifierOptions& options : models) try {
+  for (const WorkloadOptions& options : models) try {
       auto one = std::make_shared<BenchedModel>(options, settings);
       one->run();
       ModelRow row = row_of(*one, settings);
@@ -153,8 +146,8 @@ std::vector<ModelRow> run_model_benchmark(const std::vector<models::ClassifierOp
       benched.push_back(one);
       contestants.push_back({[one] { one->run(); }});
     } catch (const c10::OutOfMemoryError&) {
-      left_out(fmt::format("{} with {} at {} x {}, batch {}: out of memory", options.model, options.attention.front(),
-                           options.image_size[0], options.image_size[1], settings.batch));
+      left_out(fmt::format("{} with {} at {} px, batch {}: out of memory", options.model, options.attention,
+                           options.size, settings.batch));
     }
   race(contestants, Stopwatch(settings.device), settings.min_seconds);
   for (std::size_t i = 0; i < rows.size(); ++i) {

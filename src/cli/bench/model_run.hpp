@@ -1,4 +1,4 @@
-// One benchmark of whole classifiers: the same model with different attention, checked first, then timed in turns.
+// One benchmark of whole models: the same model with different attention, checked first, then timed in turns.
 #pragma once
 
 #include <torch/torch.h>
@@ -7,20 +7,20 @@
 #include <string>
 #include <vector>
 
+#include "cli/bench/model_workload.hpp"
 #include "io/json.hpp"
-#include "models/base/classifier.hpp"
 
 namespace mhla::cli::bench {
 
 struct ModelRow {
   std::string model, attention, pass, device, dtype;
-  std::int64_t height = 0, width = 0;  // of the images
+  std::int64_t height = 0, width = 0;  // of the images, in pixels
   std::int64_t tokens = 0;             // N, of the first layer
   std::int64_t blocks = 0;             // M, of the first layer; 0 without MHLA
   std::int64_t batch = 0;
   double ms_median = 0.0, ms_p10 = 0.0, ms_p90 = 0.0;
   std::size_t peak_bytes = 0;  // beyond parameters and optimiser
-  double rel_err = 0.0;        // of logits, against the same model in a higher precision
+  double rel_err = 0.0;        // of the output, against the same model in a higher precision
 
   double images_per_second() const { return 1e3 * static_cast<double>(batch) / ms_median; }
   std::string label() const;  // "softmax", "MHLA, M = 16"
@@ -30,15 +30,14 @@ struct ModelRow {
 struct ModelSettings {
   torch::Device device = torch::kCPU;
   torch::ScalarType dtype = torch::kFloat;  // or kBFloat16
-  bool training = false;  // whole steps: forward, cross entropy, backward, AdamW; otherwise forward alone
+  bool training = false;                    // whole steps: forward, loss, backward, AdamW; otherwise forward alone
   std::int64_t batch = 1;
   double min_seconds = 0.5;  // of timing per model
 };
 
 // Times all `models` on images of the same size. `left_out` is told of those that cannot run (memory). Throws an Error
 // where a result is wrong.
-std::vector<ModelRow> run_model_benchmark(const std::vector<models::ClassifierOptions>& models,
-                                          const ModelSettings& settings,
+std::vector<ModelRow> run_model_benchmark(const std::vector<WorkloadOptions>& models, const ModelSettings& settings,
                                           const std::function<void(const std::string&)>& left_out);
 
 }  // namespace mhla::cli::bench

@@ -51,7 +51,11 @@ class Classifier : public Model {
   explicit Classifier(ClassifierOptions options);  // checks them
 
   // [B, 3, H, W] normalised -> logits [B, classes]. Images need not have the size of the options.
-  virtual at::Tensor forward(const at::Tensor& images) = 0;
+  at::Tensor forward(const at::Tensor& images) { return logits(pooled_features(images)); }
+
+  // The two parts of it: one vector per image, [B, F], and what the last layer makes of that.
+  virtual at::Tensor pooled_features(const at::Tensor& images) = 0;
+  virtual at::Tensor logits(const at::Tensor& pooled_features) = 0;
 
   virtual std::int64_t layers() const = 0;
   virtual nn::Grid grid(std::int64_t layer) const = 0;  // its tokens at the options' image size

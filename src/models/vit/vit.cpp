@@ -83,9 +83,9 @@ at::Tensor Vit::features(const at::Tensor& images) {
   return stream.value();
 }
 
-at::Tensor Vit::forward(const at::Tensor& images) {
+at::Tensor Vit::pooled_features(const at::Tensor& images) {
   const at::Tensor x = features(images);
-  return head_->forward(norm_->forward(design.class_token ? x.select(1, 0) : x.mean(1)));
+  return norm_->forward(design.class_token ? x.select(1, 0) : x.mean(1));
 }
 
 Classifier::Canvas Vit::canvas(std::int64_t /*layer*/) const {

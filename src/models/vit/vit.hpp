@@ -15,7 +15,8 @@ class Vit : public Classifier {
  public:
   explicit Vit(const ClassifierOptions& options);
 
-  at::Tensor forward(const at::Tensor& images) override;
+  at::Tensor pooled_features(const at::Tensor& images) override;
+  at::Tensor logits(const at::Tensor& pooled_features) override { return head_->forward(pooled_features); }
   at::Tensor mixing_parameter(std::int64_t layer) override;
   std::int64_t layers() const override { return static_cast<std::int64_t>(blocks_.size()); }
   nn::Grid grid(std::int64_t /*layer*/) const override { return design.grid; }

@@ -107,11 +107,13 @@ at::Tensor Vlt::run(const at::Tensor& images,
   return x;
 }
 
-at::Tensor Vlt::forward(const at::Tensor& images) {
+at::Tensor Vlt::pooled_features(const at::Tensor& images) {
   const at::Tensor x = nn::projected(proj_, run(images, [](auto&&...) { return true; }));
   const at::Tensor normed = norm_->forward(nn::as_image(x, {x.size(1), 1}));
-  return nn::projected(head_, at::silu(normed).mean(at::IntArrayRef({2, 3})));
+  return at::silu(normed).mean(at::IntArrayRef({2, 3}));
 }
+
+at::Tensor Vlt::logits(const at::Tensor& pooled_features) { return nn::projected(head_, pooled_features); }
 
 // Stem and stages halve the image, rounding up, until its tokens are left.
 Classifier::Canvas Vlt::canvas(std::int64_t layer) const {

@@ -16,7 +16,8 @@ class Vlt : public Classifier {
  public:
   explicit Vlt(const ClassifierOptions& options);
 
-  at::Tensor forward(const at::Tensor& images) override;
+  at::Tensor pooled_features(const at::Tensor& images) override;
+  at::Tensor logits(const at::Tensor& pooled_features) override;
   at::Tensor mixing_parameter(std::int64_t layer) override;
   std::int64_t layers() const override { return design.depth(); }
   nn::Grid grid(std::int64_t layer) const override { return design.stage_of(layer).grid; }
