@@ -19,7 +19,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fuzz::runs_or_names({file.name()}, [&] {
     const std::vector<io::Json> rows = train::read_metrics(path, 1000);
     for (const io::Json& row : rows) fuzz::expect(row.at("step").get<std::int64_t>() <= 1000, "a row of a later step");
-    fuzz::expect(!train::run_page(rows, {{"title", "run"}}).empty(), "no page");
+    fuzz::expect(!train::run_page(rows, {{"title", "run"}}, "/nowhere").empty(), "no page");
   });
   return 0;
 }

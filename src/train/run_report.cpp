@@ -76,7 +76,7 @@ void add_pictures(Report& report, const std::vector<io::Json>& rows, const std::
   std::vector<report::html::Picture> found;
   for (const io::Json& row : rows) {
     if (!row.contains("picture") || !row["picture"].is_string()) continue;
-    const std::filesystem::path file = folder / row["picture"].get<std::string>();
+    const std::filesystem::path name = row["picture"].get<std::string>(), file = folder / "samples" / name.filename();
     if (std::error_code failure; std::filesystem::is_regular_file(file, failure))
       found.push_back({io::read_file(file), fmt::format("step {}", row.at("step").dump()), ""});
   }
