@@ -17,6 +17,7 @@ class Dit : public Generator {
   explicit Dit(const GeneratorOptions& options);
 
   at::Tensor forward(const at::Tensor& x, const at::Tensor& t, const at::Tensor& y) override;
+  std::int64_t patch() const override { return design.patch; }
   std::vector<at::Tensor> mixing_parameters() override;
   std::span<const SameLayer> weight_names() const override;
 
