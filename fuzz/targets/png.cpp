@@ -1,4 +1,5 @@
-// PNG pictures, their texts and animations. Most changes break a checksum, so each input is also tried with its checksums put right.
+// PNG pictures, their texts and animations. Most changes break a checksum, so each input is also tried with its
+// checksums put right.
 #include <zlib.h>
 
 #include "io/apng.hpp"
@@ -59,7 +60,8 @@ fuzz::Inputs fuzz::seeds() {
   const io::Image image{9, 7, part(9 * 7 * 3)};
   return {io::encode_png(image.rgb, 7, 9, {{"note", "text"}, {"empty", ""}}),
           io::encode_apng(image, std::vector<io::AnimationFrame>{{image}}),
-          make_png(9, 7, part(9 * 7 * 3), {}), make_png(9, 7, part(9 * 7 * 8), {.bits = 16, .color_type = 6}),
+          make_png(9, 7, part(9 * 7 * 3), {}),
+          make_png(9, 7, part(9 * 7 * 8), {.bits = 16, .color_type = 6}),
           make_png(4, 4, part(16), {.bits = 8, .color_type = 0, .interlaced = true}),
           make_png(4, 4, std::vector<std::uint8_t>(16, 1), {.color_type = 3, .palette = {1, 2, 3, 200, 100, 0}})};
 }

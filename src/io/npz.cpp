@@ -14,9 +14,9 @@ static_assert(std::endian::native == std::endian::little, "elements are written 
 // Version 1.0: a magic word, two bytes of length, a Python dict, spaces up to a multiple of 64 bytes, a line feed.
 std::string npy_header(NpzWriter::Type type, const std::vector<std::int64_t>& shape) {
   constexpr std::size_t kPreamble = 10, kMultiple = 64;
-  std::string dict = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}",
-                                 type == NpzWriter::Type::uint8 ? "|u1" : "<i8", fmt::join(shape, ", "),
-                                 shape.size() == 1 ? "," : "");
+  std::string dict =
+      fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}",
+                  type == NpzWriter::Type::uint8 ? "|u1" : "<i8", fmt::join(shape, ", "), shape.size() == 1 ? "," : "");
   const std::size_t filled = kPreamble + dict.size() + 1;
   dict.append((kMultiple - filled % kMultiple) % kMultiple, ' ');
   dict += '\n';

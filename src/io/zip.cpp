@@ -64,8 +64,7 @@ void ZipWriter::put(std::span<const std::byte> bytes) {
 
 void ZipWriter::begin(const std::string& name, std::uint64_t size) {
   end_member();
-  if (members_.size() == kMostMembers)
-    throw Error(fmt::format("{}: more than {} members", file_.name(), kMostMembers));
+  if (members_.size() == kMostMembers) throw Error(fmt::format("{}: more than {} members", file_.name(), kMostMembers));
   members_.push_back({.name = name, .place = place_, .size = size, .zip64 = large(size)});
   const bool zip64 = members_.back().zip64;
   const std::uint32_t stored_size = zip64 ? kInZip64 : 0;

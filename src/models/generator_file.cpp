@@ -26,9 +26,9 @@ GeneratorFacts facts_in(const io::SafeTensors& file, std::int64_t classes) {
   const auto read = [&](const char* member, auto& target) {
     return !diffusion.contains(member) || io::read_exactly(diffusion[member], target);
   };
-  const bool good = diffusion.is_null() ||
-                    (diffusion.is_object() && read("schedule", facts.schedule) && read("steps", facts.steps) &&
-                     read("space", facts.space) && read("latent_scale", facts.latent_scale));
+  const bool good =
+      diffusion.is_null() || (diffusion.is_object() && read("schedule", facts.schedule) && read("steps", facts.steps) &&
+                              read("space", facts.space) && read("latent_scale", facts.latent_scale));
   if (!good || (facts.schedule != "linear" && facts.schedule != "cosine") || facts.steps < 1 ||
       facts.steps > 1'000'000 || (facts.space != "pixels" && facts.space != "latents") ||
       !(facts.latent_scale > 0 && std::isfinite(facts.latent_scale)))
@@ -59,13 +59,14 @@ LoadedGenerator load_generator(const std::filesystem::path& path, const at::Devi
         "{}: metadata \"{}\" is missing, which says what model it is; files of `mhla train generate` have it",
         file.source(), kConfig));
   if (const std::string_view task = task_of(config); !task.empty() && task != "generate")
-    throw Error(fmt::format("{}: it holds a model of `mhla train {}`, \"{}\"; a generator is needed, of `mhla train "
-                            "generate`",
-                            file.source(), task, config["model"].get<std::string>()));
+    throw Error(
+        fmt::format("{}: it holds a model of `mhla train {}`, \"{}\"; a generator is needed, of `mhla train "
+                    "generate`",
+                    file.source(), task, config["model"].get<std::string>()));
   LoadedGenerator loaded;
   try {
-    loaded.model = std::static_pointer_cast<Generator>(
-        make_model_of(file, io::Json(config.get<GeneratorOptions>()), "generate"));
+    loaded.model =
+        std::static_pointer_cast<Generator>(make_model_of(file, io::Json(config.get<GeneratorOptions>()), "generate"));
   } catch (const Error& error) {
     throw config_error(file, error);
   }

@@ -111,9 +111,28 @@ TEST_F(SampleCommands, TheSheetHasARowForEachClass) {
 }
 
 TEST_F(SampleCommands, TheCommandInAPictureDrawsItAgain) {
-  sample({"--class", "wild boar,0", "--count", "2", "--first", "5", "--seed", "18446744073709551615", "--cfg-scale",
-          "2.75", "--cfg-interval", "0.1", "0.9", "--sampler", "dpm++", "--size", "12", "8", "-o",
-          path("it's one.png"), "--separate", path("each")});
+  sample({"--class",
+          "wild boar,0",
+          "--count",
+          "2",
+          "--first",
+          "5",
+          "--seed",
+          "18446744073709551615",
+          "--cfg-scale",
+          "2.75",
+          "--cfg-interval",
+          "0.1",
+          "0.9",
+          "--sampler",
+          "dpm++",
+          "--size",
+          "12",
+          "8",
+          "-o",
+          path("it's one.png"),
+          "--separate",
+          path("each")});
   for (const char* name : {"it's one.png", "each/wild_boar_000006.png"}) {
     const auto bytes = io::read_file(folder_ / name);
     const auto command = parameters(name)["command"].get<std::string>();
@@ -210,9 +229,10 @@ TEST_F(SampleCommands, ImpossibleRequestsSayWhatIsAllowed) {
   expect("--size is 9 8; height and width must be multiples of 2", {"--size", "9", "8"});
   expect("--cfg-interval is 0.7 0.3; the first must not be above the second", {"--cfg-interval", "0.7", "0.3"});
   expect("--cfg-scale: it is \"-1\"", {"--cfg-scale", "-1"});
-  expect("--out: 32 rows of 32000 pictures have 319998 x 318 pixels; a side may have 32768", {"--class", "cat", "--count", "1000000", "--columns", "32000"});
-  expect("--animate: 1000 steps of 40000 pictures take 7.68 GB; at most 2", {"--class", "cat", "--count", "40000",
-                                                                            "--steps", "1000", "--animate", path("b.png")});
+  expect("--out: 32 rows of 32000 pictures have 319998 x 318 pixels; a side may have 32768",
+         {"--class", "cat", "--count", "1000000", "--columns", "32000"});
+  expect("--animate: 1000 steps of 40000 pictures take 7.68 GB; at most 2",
+         {"--class", "cat", "--count", "40000", "--steps", "1000", "--animate", path("b.png")});
   expect("which another option names too", {"--animate", path("a.png")});
   io::write_file(folder_ / "plain", "text");
   expect("plain: the folder cannot be made: Not a directory", {"--separate", path("plain/below")}, 1);

@@ -104,9 +104,10 @@ TEST(Apng, TellsHowLongEachFrameIsShown) {
     types.emplace_back(chunk.type);
     if (chunk.type != "fcTL") continue;
     ASSERT_EQ(chunk.data.size(), 26U);
-    EXPECT_EQ(read_big_endian(chunk.data.subspan(4).first<4>()), 6U);                   // width
-    EXPECT_EQ(read_big_endian(chunk.data.subspan(8).first<4>()), 4U);                   // height
-    EXPECT_EQ(read_big_endian(chunk.data.subspan(20).first<4>()), 300U << 16U | 1000U);  // 300 of 1000 parts of a second
+    EXPECT_EQ(read_big_endian(chunk.data.subspan(4).first<4>()), 6U);  // width
+    EXPECT_EQ(read_big_endian(chunk.data.subspan(8).first<4>()), 4U);  // height
+    EXPECT_EQ(read_big_endian(chunk.data.subspan(20).first<4>()),
+              300U << 16U | 1000U);  // 300 of 1000 parts of a second
   }
   EXPECT_EQ(types.front(), "IHDR");
   EXPECT_EQ(types[1], "acTL");  // before the still picture, or programs do not see it

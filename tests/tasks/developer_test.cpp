@@ -21,8 +21,8 @@ TEST(Developer, ValuesBecomeBytesByCuttingOff) {
   EXPECT_EQ(developer.factor(), 1);
   // 127.5 x + 128: 0, 0.5, 64.25, 128, 255.5, 319.
   const at::Tensor drawn = torch::tensor({-1.1, -1.0, -0.5, 0.0, 1.0, 1.5}, at::kFloat).view({1, 3, 1, 2});
-  EXPECT_TRUE(torch::equal(developer.pixels(drawn),
-                           torch::tensor({0, 64, 255, 0, 128, 255}, at::kByte).view({1, 1, 2, 3})));
+  EXPECT_TRUE(
+      torch::equal(developer.pixels(drawn), torch::tensor({0, 64, 255, 0, 128, 255}, at::kByte).view({1, 1, 2, 3})));
 }
 
 TEST(Developer, GreyIsThreeEqualChannels) {

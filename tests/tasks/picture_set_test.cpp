@@ -33,8 +33,9 @@ TEST(PictureSet, ClassesAreNamesOrNumbers) {
 TEST(PictureSet, AnUnknownClassIsAnErrorThatListsThoseThereAre) {
   const auto animals = generator({"cat", "dog", "owl", "eel"});
   for (const char* wrong : {"cow", "4", "-1", "", "1.0", "01x"})
-    expect_error([&] { parse_classes({"cat", wrong}, animals); },
-                 {std::string("--class is \"") + wrong + "\"; it may be all, none, a number from 0 to 3, or a name: cat"});
+    expect_error(
+        [&] { parse_classes({"cat", wrong}, animals); },
+        {std::string("--class is \"") + wrong + "\"; it may be all, none, a number from 0 to 3, or a name: cat"});
   expect_error([&] { parse_classes({"cow"}, generator({})); },
                {"--class is \"cow\"; it may be all, none, a number from 0 to 3"});
 }

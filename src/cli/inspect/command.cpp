@@ -101,7 +101,8 @@ int run_inspect(const InspectOptions& options) {
 
 void add_inspect(CLI::App& program, Outcome& outcome) {
   auto options = std::make_shared<InspectOptions>();
-  auto* command = program.add_subcommand("inspect", "List tensors and metadata of .safetensors files, and the metadata of PNG files");
+  auto* command = program.add_subcommand(
+      "inspect", "List tensors and metadata of .safetensors files, and the metadata of PNG files");
   command->add_option("files", options->files, ".safetensors and PNG files to look into; each is validated as a whole")
       ->required()
       ->type_name("FILE");

@@ -40,8 +40,7 @@ void draw(SampleJob& job, SampleOutputs& outputs) {
     const auto watch = [&](const tasks::Drawing& drawing) {
       if (train::InterruptGuard::requested()) throw Error("interrupted: files that were not complete are not written");
       if (outputs.animated())
-        outputs.take_step(begin + drawing.picture, drawing.step - 1,
-                          job.developer.pixels(drawing.x_0.unsqueeze(0))[0]);
+        outputs.take_step(begin + drawing.picture, drawing.step - 1, job.developer.pixels(drawing.x_0.unsqueeze(0))[0]);
       progress.advance(1.0, fmt::format("{} pictures", count));
     };
     job.set.ask_for(job.request, begin, std::min(begin + portion(job), count), job.generator.model->options.classes);
@@ -63,8 +62,9 @@ int run_sample(SampleCommand& given) {
   const SampleOutputs::Written written = outputs.finish();
 
   std::ostream& text = given.output.text();
-  text << fmt::format("{} pictures of {} x {} pixels in {:.1f} s, {} steps of {}\n", grouped(static_cast<double>(job.set.size())),
-                      job.width, job.height, seconds, options.steps, options.sampler);
+  text << fmt::format("{} pictures of {} x {} pixels in {:.1f} s, {} steps of {}\n",
+                      grouped(static_cast<double>(job.set.size())), job.width, job.height, seconds, options.steps,
+                      options.sampler);
   io::Json files = io::Json::array();
   for (const auto& [file, content] : written) {
     text << fmt::format("{}: {}\n", file, content);
@@ -106,8 +106,9 @@ void add_how(CLI::App& command, SampleCommand& given) {
       ->check(at_least<std::int64_t>(1));
   group.add("--cfg-scale", options.cfg_scale, "W", "Strength of classifier-free guidance; 1 is none")
       ->check(at_least(0.0));
-  group.add("--cfg-interval", options.cfg_interval, "FROM TO",
-            "Times at which guidance acts: 0 is the picture, 1 is noise")
+  group
+      .add("--cfg-interval", options.cfg_interval, "FROM TO",
+           "Times at which guidance acts: 0 is the picture, 1 is noise")
       ->expected(2)
       ->check(within(0.0, 1.0));
   add_device_option(command, options.device)->group("Sampling");
@@ -120,13 +121,15 @@ void add_files(CLI::App& command, SampleCommand& given) {
   OptionGroup group(command, "Files");
   group.add_open("-o,--out", options.out, "FILE", "All pictures in one PNG",
                  fmt::format("{} if no other file is asked for", kDefaultOut).c_str());
-  group.add_open("--columns", options.columns, "N", "Pictures in a row of --out and --animate",
-                 "one row for each class, or a square")
+  group
+      .add_open("--columns", options.columns, "N", "Pictures in a row of --out and --animate",
+                "one row for each class, or a square")
       ->check(within<std::int64_t>(1, io::kLargestPngSide));
   group.add_open("--separate", options.separate, "FOLDER", "Each picture as a PNG of its own", "");
-  group.add_open("--npz", options.npz, "FILE", "All pictures as arrays of numpy: arr_0, uint8 [N, H, W, 3], and classes",
+  group.add_open("--npz", options.npz, "FILE",
+                 "All pictures as arrays of numpy: arr_0, uint8 [N, H, W, 3], and classes", "");
+  group.add_open("--animate", options.animate, "FILE", "How the pictures come out of the noise, as an animated PNG",
                  "");
-  group.add_open("--animate", options.animate, "FILE", "How the pictures come out of the noise, as an animated PNG", "");
   given.output.add_option(command);
 }
 

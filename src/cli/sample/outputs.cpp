@@ -41,8 +41,8 @@ std::string gigabytes(double bytes) { return fmt::format("{} GB", report::three_
 // A class as part of a file's name.
 std::string file_name(const std::string& name) {
   std::string safe = name;
-  std::ranges::replace_if(safe, [](unsigned char letter) { return letter < 0x21 || letter == '/' || letter == 0x7F; },
-                          '_');
+  std::ranges::replace_if(
+      safe, [](unsigned char letter) { return letter < 0x21 || letter == '/' || letter == 0x7F; }, '_');
   return safe;
 }
 
@@ -60,8 +60,10 @@ std::span<const std::uint8_t> bytes_of(const at::Tensor& pixels) {
 SampleOutputs::SampleOutputs(const SampleOptions& options, const SampleJob& job)
     : options_(options), job_(job), columns_(columns_for(options, job.set)) {
   std::set<fs::path> files;
-  for (const auto& [option, file] : {std::pair{"--out", options.out}, {"--npz", options.npz},
-                                     {"--animate", options.animate}, {"--separate", options.separate}})
+  for (const auto& [option, file] : {std::pair{"--out", options.out},
+                                     {"--npz", options.npz},
+                                     {"--animate", options.animate},
+                                     {"--separate", options.separate}})
     if (!file.empty() && !files.insert(fs::weakly_canonical(file)).second)
       throw UsageError(fmt::format("{} is {}, which another option names too", option, file));
   if (!options.out.empty()) check_sheet("--out");
@@ -95,9 +97,10 @@ void SampleOutputs::check_sheet(const char* option) const {
   if (options_.animate.empty()) return;
   const double bytes = 3.0 * static_cast<double>(count * job_.height * job_.width * job_.request.steps);
   if (bytes > kMostFrameBytes)
-    throw UsageError(fmt::format("--animate: {} steps of {} pictures take {}; at most {} are possible, with fewer of "
-                                 "either",
-                                 job_.request.steps, count, gigabytes(bytes), gigabytes(kMostFrameBytes)));
+    throw UsageError(
+        fmt::format("--animate: {} steps of {} pictures take {}; at most {} are possible, with fewer of "
+                    "either",
+                    job_.request.steps, count, gigabytes(bytes), gigabytes(kMostFrameBytes)));
 }
 
 void SampleOutputs::check_npz() const {
@@ -147,14 +150,14 @@ SampleOutputs::Written SampleOutputs::finish() {
   io::Image sheet;
   if (pictures_.defined()) sheet = tasks::grid_of(pictures_, columns_);
   const auto texts_for = [&](const char* option, const std::string& file) {
-    return texts(parameters_of(job_, options_, job_.set,
-                               fmt::format(" --columns {} {} {}", columns_, option, quoted(file))));
+    return texts(
+        parameters_of(job_, options_, job_.set, fmt::format(" --columns {} {} {}", columns_, option, quoted(file))));
   };
   if (sheet_) {
     sheet_->write(io::encode_png(sheet.rgb, sheet.width, sheet.height, texts_for("-o", options_.out)));
     sheet_->finish();
-    written.emplace_back(options_.out, fmt::format("the pictures in {} rows of {}", (count + columns_ - 1) / columns_,
-                                                   columns_));
+    written.emplace_back(options_.out,
+                         fmt::format("the pictures in {} rows of {}", (count + columns_ - 1) / columns_, columns_));
   }
   if (animation_) {
     std::vector<io::AnimationFrame> frames;

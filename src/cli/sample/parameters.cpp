@@ -29,9 +29,9 @@ std::string class_arguments(const tasks::PictureSet& set, const models::LoadedGe
 std::string command(const SampleJob& job, const SampleOptions& options, const tasks::PictureSet& set,
                     const std::string& outputs) {
   const tasks::SampleRequest& request = job.request;
-  std::string line = fmt::format("mhla sample --model {} --class {} --count {} --first {}",
-                                 quoted(job.model_file.string()), quoted(class_arguments(set, job.generator)),
-                                 set.count, set.first);
+  std::string line =
+      fmt::format("mhla sample --model {} --class {} --count {} --first {}", quoted(job.model_file.string()),
+                  quoted(class_arguments(set, job.generator)), set.count, set.first);
   if (!options.vae.empty()) line += fmt::format(" --vae {}", quoted(options.vae));
   if (!options.size.empty()) line += fmt::format(" --size {} {}", job.height, job.width);
   line += fmt::format(" --sampler {} --steps {} --cfg-scale {}", tasks::name_of(request.sampler), request.steps,
@@ -47,7 +47,8 @@ std::string command(const SampleJob& job, const SampleOptions& options, const ta
 
 std::string quoted(const std::string& word) {
   const auto plain = [](unsigned char letter) {
-    return std::isalnum(letter) != 0 || std::string_view("_-./,+:@%=").find(static_cast<char>(letter)) != std::string::npos;
+    return std::isalnum(letter) != 0 ||
+           std::string_view("_-./,+:@%=").find(static_cast<char>(letter)) != std::string::npos;
   };
   if (!word.empty() && std::ranges::all_of(word, plain)) return word;
   std::string text = "'";

@@ -18,8 +18,7 @@ SdVaeOptions options_in(const fs::path& folder) {
   const fs::path path = folder / kConfigFile;
   if (!fs::exists(path)) return {};
   const auto bytes = io::read_file(path, kMostConfigBytes);
-  const io::Json config =
-      io::parse_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path.string());
+  const io::Json config = io::parse_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path.string());
   try {
     return config.get<SdVaeOptions>();
   } catch (const Error& error) {
@@ -33,13 +32,14 @@ std::shared_ptr<SdVae> load_sd_vae(const fs::path& path, const at::Device& devic
   const bool folder = fs::is_directory(path);
   const fs::path weights = folder ? path / kWeightsFile : path;
   if (!fs::exists(weights))
-    throw Error(fmt::format("{}: there is no such file; an autoencoder is a .safetensors file, or a folder with {} and {}",
-                            weights.string(), kConfigFile, kWeightsFile));
+    throw Error(
+        fmt::format("{}: there is no such file; an autoencoder is a .safetensors file, or a folder with {} and {}",
+                    weights.string(), kConfigFile, kWeightsFile));
   auto model = std::make_shared<SdVae>(options_in(folder ? path : path.parent_path()));
   const LoadReport report = load_weights(*model, weights, LoadMode::adapt);
   if (!report.missing.empty() || !report.misshapen.empty())
-    throw Error(fmt::format("{}: it does not hold the autoencoder of Stable Diffusion:\n{}", weights.string(),
-                            report.text()));
+    throw Error(
+        fmt::format("{}: it does not hold the autoencoder of Stable Diffusion:\n{}", weights.string(), report.text()));
   model->to(device);
   model->eval();
   return model;

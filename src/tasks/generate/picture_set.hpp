@@ -23,8 +23,10 @@ struct PictureSet {
   void ask_for(SampleRequest& request, std::int64_t begin, std::int64_t end, std::int64_t classes_in_all) const;
 };
 
-// Classes by name or number; "all" and "none", of pictures without a class. Throws a UsageError that says what there is.
-std::vector<std::int64_t> parse_classes(const std::vector<std::string>& wanted, const models::LoadedGenerator& generator);
+// Classes by name or number; "all" and "none", of pictures without a class. Throws a UsageError that says what there
+// is.
+std::vector<std::int64_t> parse_classes(const std::vector<std::string>& wanted,
+                                        const models::LoadedGenerator& generator);
 
 std::string class_name(std::int64_t label, const models::LoadedGenerator& generator);
 
