@@ -14,10 +14,10 @@
 namespace mhla::tasks {
 namespace {
 
-models::LoadedGenerator generator(std::int64_t channels) { return {models::testing::small_generator(channels), {}}; }
+models::LoadedGenerator drawing(std::int64_t channels) { return {models::testing::small_generator(channels), {}}; }
 
 TEST(Developer, ValuesBecomeBytesByCuttingOff) {
-  const Developer developer(generator(3), nullptr);
+  const Developer developer(drawing(3), nullptr);
   EXPECT_EQ(developer.factor(), 1);
   // 127.5 x + 128: 0, 0.5, 64.25, 128, 255.5, 319.
   const at::Tensor drawn = torch::tensor({-1.1, -1.0, -0.5, 0.0, 1.0, 1.5}, at::kFloat).view({1, 3, 1, 2});
@@ -26,14 +26,14 @@ TEST(Developer, ValuesBecomeBytesByCuttingOff) {
 }
 
 TEST(Developer, GreyIsThreeEqualChannels) {
-  const Developer developer(generator(1), nullptr);
+  const Developer developer(drawing(1), nullptr);
   EXPECT_TRUE(torch::equal(developer.pixels(torch::zeros({2, 1, 1, 1})), torch::full({2, 1, 1, 3}, 128, at::kByte)));
 }
 
 TEST(Developer, LatentsAreDecodedEachPictureByItself) {
   const mhla::testing::TemporaryFolder folder;
   const auto vae = models::testing::save_small_sd_vae(folder.path());
-  models::LoadedGenerator of_latents = generator(4);
+  models::LoadedGenerator of_latents = drawing(4);
   of_latents.facts.latent_scale = 0.5;
   const Developer developer(of_latents, vae);
   EXPECT_EQ(developer.factor(), 2);
@@ -53,11 +53,11 @@ TEST(Developer, LatentsAreDecodedEachPictureByItself) {
 }
 
 TEST(Developer, WhatIsNoPictureIsRefused) {
-  expect_error([] { Developer(generator(4), nullptr); }, {"the generator gives 4 channels; pictures have 1 or 3"});
+  expect_error([] { Developer(drawing(4), nullptr); }, {"the generator gives 4 channels; pictures have 1 or 3"});
   const mhla::testing::TemporaryFolder folder;
   const auto vae = models::testing::save_small_sd_vae(folder.path());
-  expect_error([&] { Developer(generator(3), vae); }, {"latents of 4 channels, the generator draws 3"});
-  const Developer developer(generator(3), nullptr);
+  expect_error([&] { Developer(drawing(3), vae); }, {"latents of 4 channels, the generator draws 3"});
+  const Developer developer(drawing(3), nullptr);
   for (const float wrong : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()})
     expect_error([&] { developer.pixels(torch::full({1, 3, 2, 2}, wrong)); }, {"not finite"});
 }

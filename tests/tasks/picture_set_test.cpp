@@ -14,29 +14,29 @@ namespace {
 
 using Labels = std::vector<std::int64_t>;
 
-models::LoadedGenerator generator(std::vector<std::string> names) {
+models::LoadedGenerator with_names(std::vector<std::string> names) {
   return {models::testing::small_generator(), {.classes = std::move(names)}};
 }
 
 TEST(PictureSet, ClassesAreNamesOrNumbers) {
-  const auto animals = generator({"cat", "dog", "owl", "1"});
+  const auto animals = with_names({"cat", "dog", "owl", "1"});
   EXPECT_EQ(parse_classes({"owl", "0"}, animals), (Labels{2, 0}));
   EXPECT_EQ(parse_classes({"1"}, animals), (Labels{3}));  // a name before a number
   EXPECT_EQ(parse_classes({"all"}, animals), (Labels{0, 1, 2, 3}));
   EXPECT_EQ(parse_classes({"none"}, animals), (Labels{4}));
   EXPECT_EQ(class_name(2, animals), "owl");
   EXPECT_EQ(class_name(4, animals), "none");
-  EXPECT_EQ(parse_classes({"1", "3"}, generator({})), (Labels{1, 3}));
-  EXPECT_EQ(class_name(3, generator({})), "3");
+  EXPECT_EQ(parse_classes({"1", "3"}, with_names({})), (Labels{1, 3}));
+  EXPECT_EQ(class_name(3, with_names({})), "3");
 }
 
 TEST(PictureSet, AnUnknownClassIsAnErrorThatListsThoseThereAre) {
-  const auto animals = generator({"cat", "dog", "owl", "eel"});
+  const auto animals = with_names({"cat", "dog", "owl", "eel"});
   for (const char* wrong : {"cow", "4", "-1", "", "1.0", "01x"})
     expect_error(
         [&] { parse_classes({"cat", wrong}, animals); },
         {std::string("--class is \"") + wrong + "\"; it may be all, none, a number from 0 to 3, or a name: cat"});
-  expect_error([&] { parse_classes({"cow"}, generator({})); },
+  expect_error([&] { parse_classes({"cow"}, with_names({})); },
                {"--class is \"cow\"; it may be all, none, a number from 0 to 3"});
 }
 

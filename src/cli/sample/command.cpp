@@ -14,6 +14,7 @@
 #include "cli/support/option_group.hpp"
 #include "cli/support/output.hpp"
 #include "cli/support/progress.hpp"
+#include "io/png.hpp"
 #include "train/interrupt.hpp"
 
 namespace mhla::cli {
@@ -62,9 +63,9 @@ int run_sample(SampleCommand& given) {
   const SampleOutputs::Written written = outputs.finish();
 
   std::ostream& text = given.output.text();
-  text << fmt::format("{} pictures of {} x {} pixels in {:.1f} s, {} steps of {}\n",
-                      grouped(static_cast<double>(job.set.size())), job.width, job.height, seconds, options.steps,
-                      options.sampler);
+  text << fmt::format("{} picture{} of {} x {} pixels in {:.1f} s, {} steps of {}\n",
+                      grouped(static_cast<double>(job.set.size())), job.set.size() == 1 ? "" : "s", job.width,
+                      job.height, seconds, options.steps, options.sampler);
   io::Json files = io::Json::array();
   for (const auto& [file, content] : written) {
     text << fmt::format("{}: {}\n", file, content);
@@ -85,7 +86,7 @@ void add_what(CLI::App& command, SampleOptions& options) {
   group.add("--class", options.classes, "NAME", "Classes by name or number, all, or none for pictures without a class")
       ->delimiter(',');
   group.add("--count", options.count, "K", "Pictures of each class")->check(within<std::int64_t>(1, kMostPictures));
-  group.add("--seed", options.seed, "X", "A picture depends on seed, class and number")
+  group.add("--seed", options.seed, "X", "Seed of the noise; a picture depends on it, on its class and number")
       ->check(at_least<std::uint64_t>(0));
   group.add("--first", options.first, "N", "Number of the first picture of each class")
       ->check(within<std::int64_t>(0, kLargestNumber));

@@ -144,29 +144,33 @@ void SampleOutputs::finish_npz() {
   npz_->finish();
 }
 
+io::PngTexts SampleOutputs::texts_of(const char* option, const std::string& file) const {
+  return texts(parameters_of(job_, options_, job_.set,
+                             fmt::format(" --columns {} {} {}", columns_, option, quoted(file))));
+}
+
+void SampleOutputs::finish_animation(const io::Image& sheet) {
+  std::vector<io::AnimationFrame> frames;
+  for (std::int64_t step = 0; step < frames_.size(0); ++step)
+    frames.push_back({tasks::grid_of(frames_[step], columns_), kStep});
+  frames.back() = {sheet, kEnd};
+  animation_->write(io::encode_apng(sheet, frames, texts_of("--animate", options_.animate)));
+  animation_->finish();
+}
+
 SampleOutputs::Written SampleOutputs::finish() {
   Written written;
-  const std::int64_t count = job_.set.size();
+  const std::int64_t count = job_.set.size(), rows = (count + columns_ - 1) / columns_;
   io::Image sheet;
   if (pictures_.defined()) sheet = tasks::grid_of(pictures_, columns_);
-  const auto texts_for = [&](const char* option, const std::string& file) {
-    return texts(
-        parameters_of(job_, options_, job_.set, fmt::format(" --columns {} {} {}", columns_, option, quoted(file))));
-  };
   if (sheet_) {
-    sheet_->write(io::encode_png(sheet.rgb, sheet.width, sheet.height, texts_for("-o", options_.out)));
+    sheet_->write(io::encode_png(sheet.rgb, sheet.width, sheet.height, texts_of("-o", options_.out)));
     sheet_->finish();
-    written.emplace_back(options_.out,
-                         fmt::format("the pictures in {} rows of {}", (count + columns_ - 1) / columns_, columns_));
+    written.emplace_back(options_.out, fmt::format("the pictures in {} row{} of {}", rows, rows == 1 ? "" : "s", columns_));
   }
   if (animation_) {
-    std::vector<io::AnimationFrame> frames;
-    for (std::int64_t step = 0; step < frames_.size(0); ++step)
-      frames.push_back({tasks::grid_of(frames_[step], columns_), kStep});
-    frames.back() = {sheet, kEnd};
-    animation_->write(io::encode_apng(sheet, frames, texts_for("--animate", options_.animate)));
-    animation_->finish();
-    written.emplace_back(options_.animate, fmt::format("an animation of {} steps", frames.size()));
+    finish_animation(sheet);
+    written.emplace_back(options_.animate, fmt::format("an animation of {} steps", frames_.size(0)));
   }
   if (npz_) {
     finish_npz();

@@ -13,6 +13,7 @@
 #include "cli/sample/job.hpp"
 #include "io/new_file.hpp"
 #include "io/npz.hpp"
+#include "io/png.hpp"
 
 namespace mhla::cli {
 
@@ -32,6 +33,8 @@ class SampleOutputs {
   void check_sheet(const char* option) const;
   void check_npz() const;
   void write_alone(std::int64_t picture, const at::Tensor& pixels) const;
+  io::PngTexts texts_of(const char* option, const std::string& file) const;
+  void finish_animation(const io::Image& sheet);
   void finish_npz();
 
   const SampleOptions& options_;

@@ -45,7 +45,7 @@ void PictureSet::ask_for(SampleRequest& request, std::int64_t begin, std::int64_
 }
 
 std::vector<std::int64_t> parse_classes(const std::vector<std::string>& wanted,
-                                        const models::LoadedGenerator& generator) {
+                                        const models::LoadedGenerator& generator, const char* argument) {
   const std::int64_t in_all = generator.model->options.classes;
   const std::vector<std::string>& names = generator.facts.classes;
   std::vector<std::int64_t> labels;
@@ -61,8 +61,8 @@ std::vector<std::int64_t> parse_classes(const std::vector<std::string>& wanted,
     else if (text == kAll)
       for (std::int64_t label = 0; label < in_all; ++label) labels.push_back(label);
     else
-      throw UsageError(fmt::format("--class is \"{}\"; it may be {}, {}, a number from 0 to {}{}", io::printable(text),
-                                   kAll, kNone, in_all - 1, known_names(names)));
+      throw UsageError(fmt::format("{} is \"{}\"; it may be {}, {}, a number from 0 to {}{}", argument,
+                                   io::printable(text), kAll, kNone, in_all - 1, known_names(names)));
   }
   return labels;
 }

@@ -23,10 +23,11 @@ struct PictureSet {
   void ask_for(SampleRequest& request, std::int64_t begin, std::int64_t end, std::int64_t classes_in_all) const;
 };
 
-// Classes by name or number; "all" and "none", of pictures without a class. Throws a UsageError that says what there
-// is.
+// Classes by name or number; "all" and "none", of pictures without a class. Throws a UsageError that names the argument
+// and says what there is.
 std::vector<std::int64_t> parse_classes(const std::vector<std::string>& wanted,
-                                        const models::LoadedGenerator& generator);
+                                        const models::LoadedGenerator& generator,
+                                        const char* argument = "--class");
 
 std::string class_name(std::int64_t label, const models::LoadedGenerator& generator);
 
