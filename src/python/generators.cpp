@@ -49,8 +49,7 @@ class PythonGenerator : public torch::CustomClassHolder {
       request.size = size;
       request.sampler = tasks::parse_sampler(sampler);
       request.steps = steps;
-      request.guidance = {
-          .scale = cfg_scale, .from = std::get<0>(cfg_interval), .to = std::get<1>(cfg_interval)};
+      request.guidance = {.scale = cfg_scale, .from = std::get<0>(cfg_interval), .to = std::get<1>(cfg_interval)};
       request.seed = static_cast<std::uint64_t>(seed);
       request.batch = batch;
       set.ask_for(request, 0, set.size(), loaded_.model->options.classes);

@@ -68,9 +68,8 @@ else:
     raise AssertionError("not refused")
 )");
   const auto run = mhla::testing::run_command("PYTHONPATH='" + (folder / "site").string() + "' " + MHLA_PYTHON + " '" +
-                                              (folder / "script.py").string() + "' '" +
-                                              model.parent_path().string() + "' '" + (folder / "a.npz").string() +
-                                              "' 2>&1");
+                                              (folder / "script.py").string() + "' '" + model.parent_path().string() +
+                                              "' '" + (folder / "a.npz").string() + "' 2>&1");
   EXPECT_EQ(run.exit_code, 0) << run.out;
 }
 

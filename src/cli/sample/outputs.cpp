@@ -145,8 +145,8 @@ void SampleOutputs::finish_npz() {
 }
 
 io::PngTexts SampleOutputs::texts_of(const char* option, const std::string& file) const {
-  return texts(parameters_of(job_, options_, job_.set,
-                             fmt::format(" --columns {} {} {}", columns_, option, quoted(file))));
+  return texts(
+      parameters_of(job_, options_, job_.set, fmt::format(" --columns {} {} {}", columns_, option, quoted(file))));
 }
 
 void SampleOutputs::finish_animation(const io::Image& sheet) {
@@ -166,7 +166,8 @@ SampleOutputs::Written SampleOutputs::finish() {
   if (sheet_) {
     sheet_->write(io::encode_png(sheet.rgb, sheet.width, sheet.height, texts_of("-o", options_.out)));
     sheet_->finish();
-    written.emplace_back(options_.out, fmt::format("the pictures in {} row{} of {}", rows, rows == 1 ? "" : "s", columns_));
+    written.emplace_back(options_.out,
+                         fmt::format("the pictures in {} row{} of {}", rows, rows == 1 ? "" : "s", columns_));
   }
   if (animation_) {
     finish_animation(sheet);

@@ -26,8 +26,7 @@ struct PictureSet {
 // Classes by name or number; "all" and "none", of pictures without a class. Throws a UsageError that names the argument
 // and says what there is.
 std::vector<std::int64_t> parse_classes(const std::vector<std::string>& wanted,
-                                        const models::LoadedGenerator& generator,
-                                        const char* argument = "--class");
+                                        const models::LoadedGenerator& generator, const char* argument = "--class");
 
 std::string class_name(std::int64_t label, const models::LoadedGenerator& generator);
 
