@@ -1,6 +1,8 @@
-// PNG pictures. Most changes break a checksum, so each input is also tried with its checksums put right.
+// PNG pictures, their texts and animations. Most changes break a checksum, so each input is also tried with its
+// checksums put right.
 #include <zlib.h>
 
+#include "io/apng.hpp"
 #include "io/image.hpp"
 #include "support/image_files.hpp"
 #include "support/target.hpp"
@@ -37,6 +39,9 @@ bool is_large(const fuzz::Bytes& png) {
 void judge(const fuzz::Bytes& png) {
   fuzz::runs_or_names({"the-file"}, [&] {
     const io::Image image = io::decode_image(png, "the-file");
+    io::PngTexts texts;
+    if (io::is_png(png)) io::decode_png(png, "the-file", &texts);
+    io::frames_of_png(png);
     fuzz::expect(image.height > 0 && image.width > 0 &&
                      image.rgb.size() == static_cast<std::size_t>(image.height * image.width * 3),
                  "an image with other bytes than its size says");
@@ -52,7 +57,11 @@ fuzz::Inputs fuzz::seeds() {
   const auto part = [&](std::size_t count) {
     return std::vector<std::uint8_t>(samples.begin(), samples.begin() + count);
   };
-  return {make_png(9, 7, part(9 * 7 * 3), {}), make_png(9, 7, part(9 * 7 * 8), {.bits = 16, .color_type = 6}),
+  const io::Image image{9, 7, part(9 * 7 * 3)};
+  return {io::encode_png(image.rgb, 7, 9, {{"note", "text"}, {"empty", ""}}),
+          io::encode_apng(image, std::vector<io::AnimationFrame>{{image}}),
+          make_png(9, 7, part(9 * 7 * 3), {}),
+          make_png(9, 7, part(9 * 7 * 8), {.bits = 16, .color_type = 6}),
           make_png(4, 4, part(16), {.bits = 8, .color_type = 0, .interlaced = true}),
           make_png(4, 4, std::vector<std::uint8_t>(16, 1), {.color_type = 3, .palette = {1, 2, 3, 200, 100, 0}})};
 }

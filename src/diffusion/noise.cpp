@@ -3,6 +3,8 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 
+#include <numeric>
+
 namespace mhla::diffusion {
 namespace {
 
@@ -14,14 +16,23 @@ std::uint64_t scrambled(std::uint64_t x) {
   return x ^ (x >> 31U);
 }
 
+std::vector<std::int64_t> numbers_from(std::int64_t first, std::int64_t count) {
+  std::vector<std::int64_t> numbers(static_cast<std::size_t>(count));
+  std::iota(numbers.begin(), numbers.end(), first);
+  return numbers;
+}
+
 }  // namespace
 
-PictureNoise::PictureNoise(std::uint64_t seed, std::int64_t first, std::int64_t count) {
-  generators_.reserve(static_cast<std::size_t>(count));
-  for (std::int64_t i = 0; i < count; ++i)
+PictureNoise::PictureNoise(std::uint64_t seed, const std::vector<std::int64_t>& numbers) {
+  generators_.reserve(numbers.size());
+  for (const std::int64_t number : numbers)
     generators_.push_back(
-        at::detail::createCPUGenerator(scrambled(scrambled(seed) + static_cast<std::uint64_t>(first + i))));
+        at::detail::createCPUGenerator(scrambled(scrambled(seed) + static_cast<std::uint64_t>(number))));
 }
+
+PictureNoise::PictureNoise(std::uint64_t seed, std::int64_t first, std::int64_t count)
+    : PictureNoise(seed, numbers_from(first, count)) {}
 
 torch::Tensor PictureNoise::draw(torch::IntArrayRef shape) {
   std::vector<torch::Tensor> pictures;

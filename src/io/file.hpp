@@ -21,10 +21,7 @@ std::vector<std::byte> read_file(const std::filesystem::path& path,
 // The first bytes of a file, at most `count`: enough to see that it is something else, whatever its size.
 std::vector<std::byte> read_beginning(const std::filesystem::path& path, std::size_t count);
 
-// Writes beside the file, then renames: a reader sees the old file or the complete new one. Creates missing folders and
-// follows links. On failure (a full disk, a missing right) the error says why, what was at `path` before is still
-// there, and nothing is left beside it. What is not a regular file, such as /dev/null or a named pipe, is written to as
-// it is.
+// A whole file at once, as NewFile (io/new_file.hpp) writes it: complete or not at all.
 void write_file(const std::filesystem::path& path, std::span<const std::byte> bytes);
 void write_file(const std::filesystem::path& path, std::string_view text);
 

@@ -23,7 +23,6 @@ bool begins_with(std::span<const std::byte> bytes, const std::array<unsigned cha
 }
 
 constexpr std::array<unsigned char, 3> kJpeg = {0xFF, 0xD8, 0xFF};
-constexpr std::array<unsigned char, 8> kPng = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1A, '\n'};
 
 std::string first_bytes(std::span<const std::byte> bytes) {
   std::string text;
@@ -43,7 +42,7 @@ Image make_image(std::int64_t height, std::int64_t width) {
 Image decode_image(std::span<const std::byte> bytes, std::string_view name) {
   if (bytes.empty()) throw Error(fmt::format("{}: the file is empty; it must be a JPEG or PNG image", name));
   if (begins_with(bytes, kJpeg)) return decode_jpeg(bytes, name);
-  if (begins_with(bytes, kPng)) return decode_png(bytes, name);
+  if (is_png(bytes)) return decode_png(bytes, name);
   throw Error(fmt::format("{}: neither JPEG nor PNG; it begins with \"{}\"", name, first_bytes(bytes)));
 }
 

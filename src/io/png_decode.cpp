@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "io/png.hpp"
+#include "io/png_chunks.hpp"
 #include "mhla/types.hpp"
 
 namespace mhla::io {
@@ -68,13 +69,28 @@ bool read_pixels(Decoder& decoder, std::uint8_t* pixels, std::size_t row_bytes) 
   const png_uint_32 height = png_get_image_height(decoder.library, decoder.info);
   for (int pass = 0; pass < passes; ++pass)
     for (png_uint_32 y = 0; y < height; ++y) png_read_row(decoder.library, pixels + y * row_bytes, nullptr);
-  png_read_end(decoder.library, nullptr);
+  png_read_end(decoder.library, decoder.info);
   return true;
+}
+
+void add_texts(const Decoder& decoder, PngTexts& texts) {
+  png_textp stored = nullptr;
+  const int count = png_get_text(decoder.library, decoder.info, &stored, nullptr);
+  for (const png_text& text : std::span(stored, static_cast<std::size_t>(count))) {
+    const bool utf8 = text.compression >= PNG_ITXT_COMPRESSION_NONE;
+    const std::size_t size = utf8 ? text.itxt_length : text.text_length;
+    texts.emplace_back(text.key, text.text == nullptr ? std::string() : std::string(text.text, size));
+  }
 }
 
 }  // namespace
 
-Image decode_png(std::span<const std::byte> bytes, std::string_view name) {
+bool is_png(std::span<const std::byte> bytes) {
+  return bytes.size() >= kPngSignature &&
+         png_sig_cmp(reinterpret_cast<png_const_bytep>(bytes.data()), 0, kPngSignature) == 0;
+}
+
+Image decode_png(std::span<const std::byte> bytes, std::string_view name, PngTexts* texts) {
   Decoder decoder;
   decoder.rest = bytes;
   const auto refuse = [&] { throw Error(fmt::format("{}: damaged PNG: {}", name, decoder.message)); };
@@ -91,6 +107,7 @@ Image decode_png(std::span<const std::byte> bytes, std::string_view name) {
     throw Error(fmt::format("{}: damaged PNG: {} x {} pixels in {} bytes", name, width, height, bytes.size()));
   Image image = make_image(height, width);
   if (!read_pixels(decoder, image.rgb.data(), static_cast<std::size_t>(width) * 3)) refuse();
+  if (texts != nullptr) add_texts(decoder, *texts);
   return image;
 }
 

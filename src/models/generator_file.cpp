@@ -58,6 +58,11 @@ LoadedGenerator load_generator(const std::filesystem::path& path, const at::Devi
     throw Error(fmt::format(
         "{}: metadata \"{}\" is missing, which says what model it is; files of `mhla train generate` have it",
         file.source(), kConfig));
+  if (const std::string_view task = task_of(config); !task.empty() && task != "generate")
+    throw Error(
+        fmt::format("{}: it holds a model of `mhla train {}`, \"{}\"; a generator is needed, of `mhla train "
+                    "generate`",
+                    file.source(), task, config["model"].get<std::string>()));
   LoadedGenerator loaded;
   try {
     loaded.model =

@@ -35,6 +35,14 @@ std::vector<std::string> model_names(std::string_view task, Families known) {
   return all;
 }
 
+std::string_view task_of(const io::Json& config, Families known) {
+  if (!config.is_object() || !config.contains("model") || !config["model"].is_string()) return "";
+  const auto name = config["model"].get<std::string>();
+  for (const Family& family : known)
+    if (std::ranges::count(family.names(), name) > 0) return family.task;
+  return "";
+}
+
 namespace {
 
 const Family& family_of(const io::Json& config, std::string_view task, Families known) {

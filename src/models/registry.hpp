@@ -38,6 +38,9 @@ double least_elements(const io::Json& config) {
 // Of all models for a task, family by family.
 std::vector<std::string> model_names(std::string_view task, Families known = families());
 
+// What the model that config["model"] names is for; empty where there is no such model.
+std::string_view task_of(const io::Json& config, Families known = families());
+
 // The model that config["model"] names. Initial values come from torch's generator (torch::manual_seed). Throws an
 // Error that names the wrong option; where the model is unknown it lists those for `task`.
 std::shared_ptr<Model> make_model(const io::Json& config, std::string_view task, Families known = families());

@@ -10,17 +10,19 @@ namespace mhla::train {
 namespace {
 
 volatile sig_atomic_t interrupt_requested = 0;
+const char* volatile message = "";
 
 void on_interrupt(int signal) {
   interrupt_requested = 1;
   ::signal(signal, SIG_DFL);
-  constexpr std::string_view kSaid = "\nfinishing this step and saving; once more stops at once\n";
-  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, kSaid.data(), kSaid.size());
+  const std::string_view said = message;
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, said.data(), said.size());
 }
 
 }  // namespace
 
-InterruptGuard::InterruptGuard() {
+InterruptGuard::InterruptGuard(const char* said) {
+  message = said;
   interrupt_requested = 0;
   struct sigaction action{};
   action.sa_handler = on_interrupt;

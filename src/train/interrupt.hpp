@@ -5,7 +5,8 @@ namespace mhla::train {
 
 class InterruptGuard {
  public:
-  InterruptGuard();   // takes both signals over
+  // Takes both signals over; the first writes `said` to the standard error stream.
+  explicit InterruptGuard(const char* said = "\nfinishing this step and saving; once more stops at once\n");
   ~InterruptGuard();  // gives them back
   InterruptGuard(const InterruptGuard&) = delete;
   InterruptGuard& operator=(const InterruptGuard&) = delete;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <fstream>
 
+#include "cli/captured.hpp"
 #include "io/file.hpp"
 #include "io/image.hpp"
 #include "io/json.hpp"
@@ -21,20 +22,8 @@ namespace {
 
 class ModelCommands : public ::testing::Test {
  protected:
-  struct Result {
-    int exit_code;
-    std::string out, err;
-  };
-
-  Result run(std::vector<std::string> arguments) {
-    arguments.insert(arguments.begin(), "mhla");
-    std::vector<const char*> argv;
-    for (const std::string& argument : arguments) argv.push_back(argument.c_str());
-    ::testing::internal::CaptureStdout();
-    ::testing::internal::CaptureStderr();
-    const int code = run_program(static_cast<int>(argv.size()), argv.data());
-    return {code, ::testing::internal::GetCapturedStdout(), ::testing::internal::GetCapturedStderr()};
-  }
+  using Result = Captured;
+  static Result run(const std::vector<std::string>& arguments) { return run_captured(arguments); }
 
   io::Json json(const std::string& name) {
     std::ifstream stream(folder_ / name);

@@ -8,8 +8,10 @@
 #include <fstream>
 #include <future>
 
+#include "io/disk_space.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
+#include "io/new_file.hpp"
 #include "io/output_file.hpp"
 #include "support/expect_error.hpp"
 #include "support/temporary_folder.hpp"
@@ -122,6 +124,40 @@ TEST(WriteFile, LeftoversOfKilledProcessesAreRemovedAndNothingElse) {
   EXPECT_EQ(text_of(folder / "kept"), text);
   EXPECT_EQ(text_of(folder / "my novel.unfinished"), "of the user");
   EXPECT_EQ(entries(folder.path()), 2);
+}
+
+TEST(NewFile, AppearsWhenItIsFinished) {
+  const TemporaryFolder folder;
+  write_file(folder / "file", "old");
+  NewFile file(folder / "file");
+  file.write("new");
+  file.write(", longer");
+  EXPECT_EQ(text_of(folder / "file"), "old");
+  file.finish();
+  EXPECT_EQ(text_of(folder / "file"), "new, longer");
+  EXPECT_EQ(entries(folder.path()), 1);
+}
+
+TEST(NewFile, LeavesNothingWhenItIsGivenUp) {
+  const TemporaryFolder folder;
+  write_file(folder / "file", "old");
+  {
+    NewFile file(folder / "file");
+    file.write("half");
+  }
+  EXPECT_EQ(text_of(folder / "file"), "old");
+  EXPECT_EQ(entries(folder.path()), 1);
+}
+
+TEST(DiskSpace, IsThatOfTheFolderTheFileWillBeIn) {
+  const TemporaryFolder folder;
+  const auto free = free_bytes(folder / "file");
+  ASSERT_TRUE(free);
+  EXPECT_GT(*free, 0U);
+  EXPECT_LT(*free, std::uintmax_t{1} << 60);
+  EXPECT_TRUE(free_bytes(folder / "not/yet/there/file"));
+  EXPECT_TRUE(free_bytes("file"));
+  EXPECT_FALSE(free_bytes("/dev/null"));
 }
 
 TEST(OutputFile, EveryFailureHasFileAndReason) {

@@ -1,4 +1,5 @@
-// Runs the program, or any command of the shell, and keeps what it said. Test programs that use it define MHLA_PROGRAM.
+// Runs the program, or any command of the shell, and keeps what it said. Test programs that run it define
+// MHLA_PROGRAM.
 #pragma once
 
 #include <sys/wait.h>
@@ -26,8 +27,10 @@ inline Finished run_command(const std::string& command) {
   return run;
 }
 
+#ifdef MHLA_PROGRAM
 inline Finished run_mhla(const std::string& arguments) {
   return run_command(std::string("'") + MHLA_PROGRAM + "' " + arguments);
 }
+#endif
 
 }  // namespace mhla::testing

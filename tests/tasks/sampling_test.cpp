@@ -7,28 +7,12 @@
 #include <set>
 
 #include "mhla/types.hpp"
-#include "models/generators.hpp"
+#include "models/small_generator.hpp"
 
 namespace mhla::tasks {
 namespace {
 
-std::shared_ptr<models::Generator> small_generator() {
-  torch::manual_seed(1);
-  models::GeneratorOptions options;
-  options.size = {8, 8};
-  options.channels = 3;
-  options.classes = 4;
-  options.width = 32;
-  options.depth = 2;
-  options.heads = 2;
-  options.blocks = {2, 2};
-  auto model = models::make_generator(options);
-  const torch::NoGradGuard no_gradient;
-  for (auto& item : model->named_parameters())
-    if (item.key() != "pos_embed" && !item.key().ends_with("conv.weight"))
-      item.value().add_(torch::randn_like(item.value()) * 0.1);
-  return model;
-}
+using models::testing::small_generator;
 
 SampleRequest request(std::vector<std::int64_t> classes, Sampler sampler) {
   SampleRequest request;
@@ -76,6 +60,17 @@ TEST(Sampling, SeedAndClassChangeThePicture) {
   EXPECT_FALSE(torch::equal(sample(*model, schedule, request({3}, Sampler::ddim)), picture));
 }
 
+TEST(Sampling, PicturesMayHaveAnyNumbers) {
+  const auto model = small_generator();
+  const auto schedule = diffusion::linear_schedule();
+  const at::Tensor in_order = sample(*model, schedule, request({2, 2, 2}, Sampler::ddim));
+  SampleRequest chosen = request({2, 2}, Sampler::ddim);
+  chosen.numbers = {2, 0};
+  const at::Tensor pictures = sample(*model, schedule, chosen);
+  EXPECT_TRUE(torch::equal(pictures[0], in_order[2]));
+  EXPECT_TRUE(torch::equal(pictures[1], in_order[0]));
+}
+
 TEST(Sampling, EveryStepOfEveryPictureIsShown) {
   const auto model = small_generator();
   std::set<std::pair<std::int64_t, std::int64_t>> seen;
@@ -107,7 +102,10 @@ TEST(Sampling, ImpossibleRequestsSayWhatIsAllowed) {
   EXPECT_EQ(message(wrong), "steps is 0; it may be 1 to 1000");
   wrong = request({0}, Sampler::ddim);
   wrong.size = {9, 8};
-  EXPECT_NE(message(wrong).find("multiples of the patch, 2"), std::string::npos) << message(wrong);
+  EXPECT_EQ(message(wrong), "size is 9 x 8; height and width must be multiples of the patch, 2");
+  wrong = request({0, 1}, Sampler::ddim);
+  wrong.numbers = {7};
+  EXPECT_EQ(message(wrong), "numbers has 1 entries for 2 classes");
   wrong = request({0}, Sampler::ddim);
   wrong.guidance.from = 0.7;
   wrong.guidance.to = 0.3;

@@ -1,4 +1,4 @@
-// `mhla inspect FILE...`: what is in a safetensors file.
+// `mhla inspect FILE...`: what is in a safetensors file, or in the metadata of a PNG.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -8,6 +8,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/failure.hpp"
+#include "cli/inspect/png.hpp"
 #include "cli/support/output.hpp"
 #include "io/printable.hpp"
 #include "io/safetensors.hpp"
@@ -81,7 +82,10 @@ int run_inspect(const InspectOptions& options) {
   for (std::size_t i = 0; i < options.files.size(); ++i) {
     if (i > 0) options.output.text() << '\n';
     try {
-      inspect(io::SafeTensors::load(options.files[i]), options, json);
+      if (holds_png(options.files[i]))
+        json.push_back(inspect_png(options.files[i], options.output.text()));
+      else
+        inspect(io::SafeTensors::load(options.files[i]), options, json);
     } catch (const std::exception& error) {
       all_good = false;
       const std::string why = failure_message(error);
@@ -97,8 +101,9 @@ int run_inspect(const InspectOptions& options) {
 
 void add_inspect(CLI::App& program, Outcome& outcome) {
   auto options = std::make_shared<InspectOptions>();
-  auto* command = program.add_subcommand("inspect", "List tensors, metadata and totals of .safetensors files");
-  command->add_option("files", options->files, ".safetensors files to look into; each is validated as a whole")
+  auto* command = program.add_subcommand(
+      "inspect", "List tensors and metadata of .safetensors files, and the metadata of PNG files");
+  command->add_option("files", options->files, ".safetensors and PNG files to look into; each is validated as a whole")
       ->required()
       ->type_name("FILE");
   command->add_flag("--summary", options->summary, "Leave out the list of tensors");

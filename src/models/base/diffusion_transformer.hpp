@@ -19,6 +19,7 @@ class DiffusionTransformer : public Generator {
   explicit DiffusionTransformer(const DiffusionDesign& design);
 
   at::Tensor forward(const at::Tensor& x, const at::Tensor& t, const at::Tensor& y) override;
+  std::int64_t patch() const override { return patch_; }
   std::vector<at::Tensor> mixing_parameters() override;
 
  protected:

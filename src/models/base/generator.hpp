@@ -61,6 +61,7 @@ class Generator : public Model {
   std::int64_t null_class() const { return options.classes; }
   std::int64_t output_channels() const { return (options.learned_variance ? 2 : 1) * options.channels; }
 
+  virtual std::int64_t patch() const = 0;                   // side of a patch: heights and widths are multiples of it
   virtual std::vector<at::Tensor> mixing_parameters() = 0;  // [M, M, 1, 1], of the layers that have one
 
   io::Json config() const override { return options; }

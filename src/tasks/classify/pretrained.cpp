@@ -1,43 +1,10 @@
-// Search for the pretrained model.
+// The pretrained classifier.
 #include "tasks/classify/pretrained.hpp"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
-#include <algorithm>
-#include <vector>
-
-#include "tasks/usage_error.hpp"
+#include "tasks/pretrained.hpp"
 
 namespace mhla::tasks {
-namespace {
 
-constexpr int kLevels = 4;  // from build/release/bin up to the repository
-
-std::vector<std::string> weights_in(const std::filesystem::path& folder) {
-  std::vector<std::string> files;
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored))
-    if (entry.path().extension() == ".safetensors") files.push_back(entry.path().string());
-  std::ranges::sort(files);
-  return files;
-}
-
-}  // namespace
-
-std::filesystem::path classifier_path(const std::string& given) {
-  if (!given.empty()) return given;
-  std::error_code ignored;
-  std::filesystem::path place = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
-  std::vector<std::filesystem::path> folders = {"pretrained"};
-  for (int level = 0; level < kLevels; ++level, place = place.parent_path()) folders.push_back(place / "pretrained");
-  for (const auto& folder : folders) {
-    const std::vector<std::string> files = weights_in(folder);
-    if (files.size() == 1) return files.front();
-    if (!files.empty())
-      throw UsageError(fmt::format("--model is needed, since there are several: {}", fmt::join(files, ", ")));
-  }
-  throw UsageError("--model is needed, since there is no folder pretrained with a .safetensors file");
-}
+std::filesystem::path classifier_path(const std::string& given) { return pretrained_path(given, "classify"); }
 
 }  // namespace mhla::tasks

@@ -5,8 +5,7 @@
 
 namespace mhla::tasks {
 
-// `given`, or the one .safetensors file of the folder `pretrained` beside the program, above it, or in the working
-// folder. Throws a UsageError where there is none, or more than one.
+// pretrained_path (tasks/pretrained.hpp) of a classifier.
 std::filesystem::path classifier_path(const std::string& given);
 
 }  // namespace mhla::tasks

@@ -1,7 +1,6 @@
 // Drawing pictures with a generator.
 #include "tasks/generate/sampling.hpp"
 
-#include <ATen/Parallel.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,9 +10,17 @@
 #include "diffusion/noise.hpp"
 #include "diffusion/solver.hpp"
 #include "mhla/types.hpp"
+#include "tasks/generate/one_thread.hpp"
 
 namespace mhla::tasks {
 namespace {
+
+std::vector<std::int64_t> numbers(const SampleRequest& request, std::int64_t begin, std::int64_t end) {
+  std::vector<std::int64_t> chosen;
+  for (std::int64_t i = begin; i < end; ++i)
+    chosen.push_back(request.numbers.empty() ? request.first + i : request.numbers[static_cast<std::size_t>(i)]);
+  return chosen;
+}
 
 // Pictures that are drawn together.
 class Batch {
@@ -21,7 +28,7 @@ class Batch {
   Batch(models::Generator& generator, const diffusion::Schedule& schedule, const SampleRequest& request,
         std::int64_t begin, std::int64_t end)
       : generator_(generator), request_(request), largest_time_(static_cast<double>(schedule.times.back())),
-        noise_(request.seed, request.first + begin, end - begin), device_(generator.parameters().front().device()) {
+        noise_(request.seed, numbers(request, begin, end)), device_(generator.parameters().front().device()) {
     const auto& size = request.size.empty() ? generator.options.size : request.size;
     shape_ = {generator.options.channels, size[0], size[1]};
     const auto classes =
@@ -87,6 +94,10 @@ Sampler parse_sampler(std::string_view name) {
   throw Error(fmt::format("sampler is \"{}\"; it may be ddpm, ddim or dpm++", name));
 }
 
+std::string_view name_of(Sampler sampler) {
+  return sampler == Sampler::ddpm ? "ddpm" : sampler == Sampler::ddim ? "ddim" : "dpm++";
+}
+
 void check(const SampleRequest& request, const models::Generator& generator, const diffusion::Schedule& schedule) {
   const std::int64_t classes = generator.options.classes, least = request.sampler == Sampler::ddpm ? 2 : 1;
   for (const std::int64_t label : request.classes)
@@ -98,6 +109,12 @@ void check(const SampleRequest& request, const models::Generator& generator, con
                                   return side < 1 || side > (1 << 16);
                                 })))
     throw Error("size must be two numbers from 1 to 65536, height and width");
+  const std::int64_t patch = generator.patch();
+  if (std::ranges::any_of(request.size, [&](std::int64_t side) { return side % patch != 0; }))
+    throw Error(fmt::format("size is {} x {}; height and width must be multiples of the patch, {}", request.size[0],
+                            request.size[1], patch));
+  if (!request.numbers.empty() && request.numbers.size() != request.classes.size())
+    throw Error(fmt::format("numbers has {} entries for {} classes", request.numbers.size(), request.classes.size()));
   if (request.batch < 1) throw Error(fmt::format("batch is {}; it must be at least 1", request.batch));
   try {
     request.guidance.check();
@@ -124,10 +141,7 @@ at::Tensor sample(models::Generator& generator, const diffusion::Schedule& sched
     for (std::int64_t i = begin; i < end; ++i) parts[static_cast<std::size_t>(i)] = drawn[i - begin];
   };
   if (generator.parameters().front().is_cpu())
-    // Inside of a parallel loop torch uses one thread; a loop of one step would be none.
-    at::parallel_for(0, std::max<std::int64_t>(count, 2), 1, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < std::min(end, count); ++i) draw(i, i + 1);
-    });
+    for_each_on_one_thread(count, [&](std::int64_t i) { draw(i, i + 1); });
   else
     for (std::int64_t begin = 0; begin < count; begin += request.batch)
       draw(begin, std::min(begin + request.batch, count));

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "diffusion/guidance.hpp"
@@ -19,6 +20,7 @@ namespace mhla::tasks {
 
 enum class Sampler : std::uint8_t { ddpm, ddim, dpmpp };
 Sampler parse_sampler(std::string_view name);  // "ddpm", "ddim", "dpm++"
+std::string_view name_of(Sampler sampler);
 
 struct SampleRequest {
   std::vector<std::int64_t> classes;  // of each picture
@@ -27,7 +29,8 @@ struct SampleRequest {
   std::int64_t steps = 50;
   diffusion::Guidance guidance;
   std::uint64_t seed = 0;
-  std::int64_t first = 0;   // number of the first picture
+  std::vector<std::int64_t> numbers;  // of each picture, for its noise; empty: first, first + 1, ...
+  std::int64_t first = 0;
   std::int64_t batch = 16;  // pictures drawn together on a GPU
 };
 

@@ -1,4 +1,6 @@
-// Writing of whole files. A regular file is replaced by renaming; what is none (a device, a pipe) is written to.
+// Writing of files. A regular file is replaced by renaming; what is none (a device, a pipe) is written to.
+#include "io/new_file.hpp"
+
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -12,7 +14,6 @@
 #include <system_error>
 
 #include "io/file.hpp"
-#include "io/output_file.hpp"
 #include "mhla/types.hpp"
 
 namespace mhla::io {
@@ -43,12 +44,13 @@ fs::path behind_links(const fs::path& path) {
   return target;
 }
 
-fs::path existing_folder_of(const fs::path& file) {
-  const fs::path folder = file.has_parent_path() ? file.parent_path() : fs::path(".");
+fs::path folder_of(const fs::path& file) { return file.has_parent_path() ? file.parent_path() : fs::path("."); }
+
+void make_folder_of(const fs::path& file) {
+  const fs::path folder = folder_of(file);
   std::error_code failure;
   fs::create_directories(folder, failure);
   if (failure) throw Error(fmt::format("{}: the folder cannot be made: {}", folder.string(), failure.message()));
-  return folder;
 }
 
 // "report.html.1234.unfinished"
@@ -58,72 +60,62 @@ bool is_unfinished(const fs::path& file) {
          std::all_of(process.begin() + 1, process.end(), [](char letter) { return letter >= '0' && letter <= '9'; });
 }
 
-// A new file beside its place, removed again unless it was renamed.
-class FileBeside {
- public:
-  FileBeside(const fs::path& place, const std::string& name)
-      : place_(place), name_(name), path_(fmt::format("{}.{}{}", place.string(), ::getpid(), kUnfinished)),
-        file_(made_anew(path_), O_WRONLY | O_CREAT | O_EXCL, name) {}
-  ~FileBeside() {
-    if (!renamed_) ::unlink(path_.c_str());
-  }
-  FileBeside(const FileBeside&) = delete;
-  FileBeside& operator=(const FileBeside&) = delete;
+}  // namespace
 
-  OutputFile& file() { return file_; }
-
-  void rename_to_place() {
-    file_.close();
-    if (::rename(path_.c_str(), place_.c_str()) != 0)
-      throw Error(fmt::format("{}: cannot be replaced: {}", name_, std::generic_category().message(errno)));
-    renamed_ = true;
-  }
-
- private:
-  static const fs::path& made_anew(const fs::path& path) {
-    ::unlink(path.c_str());  // of a killed process with the same number
-    return path;
-  }
-
-  fs::path place_;
-  std::string name_;
-  fs::path path_;
-  OutputFile file_;
-  bool renamed_ = false;
-};
-
-void write_whole(const fs::path& path, std::span<const std::byte> bytes, bool durably) {
+NewFile::NewFile(const fs::path& path) : name_(path.string()) {
   struct stat there{};
   const bool exists = ::stat(path.c_str(), &there) == 0;
   if (exists)
     if (const auto stream = standard_stream(there)) {
       std::cout.flush();
-      OutputFile output(*stream, path.string());
-      output.write(bytes);
-      return output.close();
+      file_.emplace(*stream, name_);
+      return;
     }
   if (exists && !S_ISREG(there.st_mode)) {
-    OutputFile output(path, O_WRONLY);
-    output.write(bytes);
-    return output.close();
+    file_.emplace(path, O_WRONLY);
+    return;
   }
-  const fs::path target = behind_links(path);
-  const fs::path folder = existing_folder_of(target);
-  FileBeside beside(target, path.string());
-  if (exists) ::fchmod(beside.file().descriptor(), there.st_mode & 0777U);
-  beside.file().write(bytes);
-  if (durably) beside.file().flush_to_disk();
-  beside.rename_to_place();
-  if (durably) OutputFile(folder, O_RDONLY | O_DIRECTORY, path.string()).flush_to_disk();
+  place_ = behind_links(path);
+  make_folder_of(place_);
+  const fs::path beside = fmt::format("{}.{}{}", place_.string(), ::getpid(), kUnfinished);
+  ::unlink(beside.c_str());  // of a killed process with the same number
+  file_.emplace(beside, O_WRONLY | O_CREAT | O_EXCL, name_);
+  beside_ = beside;
+  if (exists) ::fchmod(file_->descriptor(), there.st_mode & 0777U);
 }
 
-}  // namespace
+NewFile::~NewFile() {
+  if (!written_in_place()) ::unlink(beside_.c_str());
+}
 
-void write_file(const fs::path& path, std::span<const std::byte> bytes) { write_whole(path, bytes, false); }
+void NewFile::finish() {
+  file_->close();
+  if (written_in_place()) return;
+  if (::rename(beside_.c_str(), place_.c_str()) != 0)
+    throw Error(fmt::format("{}: cannot be replaced: {}", name_, std::generic_category().message(errno)));
+  beside_.clear();
+}
+
+void NewFile::finish_durably() {
+  if (written_in_place()) return finish();
+  file_->flush_to_disk();
+  finish();
+  OutputFile(folder_of(place_), O_RDONLY | O_DIRECTORY, name_).flush_to_disk();
+}
+
+void write_file(const fs::path& path, std::span<const std::byte> bytes) {
+  NewFile file(path);
+  file.write(bytes);
+  file.finish();
+}
 
 void write_file(const fs::path& path, std::string_view text) { write_file(path, std::as_bytes(std::span(text))); }
 
-void write_durably(const fs::path& path, std::span<const std::byte> bytes) { write_whole(path, bytes, true); }
+void write_durably(const fs::path& path, std::span<const std::byte> bytes) {
+  NewFile file(path);
+  file.write(bytes);
+  file.finish_durably();
+}
 
 void remove_unfinished(const fs::path& folder) {
   std::error_code ignored;
