@@ -35,6 +35,7 @@ FLOORS = (
     "models",
     "train",
     "tasks",
+    "python_models",
     "cli",
 )
 # What floors are for, as the picture says it.
@@ -56,6 +57,7 @@ ABOUT = {
     "models": "families, weights",
     "train": "the loop",
     "tasks": "loss, recipe, report",
+    "python_models": "generators in Python",
     "cli": "the program",
 }
 SOURCES = {".cpp", ".hpp", ".cu", ".cuh", ".h"}

@@ -17,8 +17,8 @@ struct Outcome {
 
 // One per folder of src/cli, defined in its command.cpp.
 using AddCommand = void(CLI::App& program, Outcome& outcome);
-AddCommand add_demo, add_selftest, add_bench, add_analyze, add_classify, add_sample, add_inspect, add_parity, add_encode,
-    add_train, add_eval, add_devices, add_version, add_completion, add_docs;
+AddCommand add_demo, add_selftest, add_bench, add_analyze, add_classify, add_sample, add_inspect, add_parity,
+    add_encode, add_train, add_eval, add_devices, add_version, add_completion, add_docs;
 
 // In the order of the help.
 inline constexpr std::array<AddCommand*, 15> kCommands = {

@@ -26,11 +26,12 @@ TEST(ReadNumber, TakesTheWholeTextAsOneDecimalNumber) {
 }
 
 // Values of these are words; of all other options they are numbers.
-const std::set<std::string> kWords = {"NAME", "FILE", "PATH", "FOLDER", "IMAGE", "SHELL", "TEXT"};
+const std::set<std::string> kWords = {"NAME", "FILE", "PATH", "FOLDER", "IMAGE", "SHELL", "TEXT", "BOOL"};
 // Of these a fraction has a meaning.
 const std::set<std::string> kFractions = {
-    "--epochs", "--lr",        "--min-lr",  "--weight-decay", "--clip", "--ema", "--drop-path", "--mixup",
-    "--cutmix", "--smoothing", "--erasing", "--color-jitter", "--mean", "--std", "--min-time",  "--peer-time"};
+    "--epochs",   "--lr",        "--min-lr",    "--weight-decay", "--clip",         "--ema",      "--drop-path",
+    "--mixup",    "--cutmix",    "--smoothing", "--erasing",      "--color-jitter", "--mean",     "--std",
+    "--min-time", "--peer-time", "--cfg-scale", "--cfg-interval", "--drop-class",   "--mixing-lr"};
 
 class NumberOptions : public ::testing::Test {
  protected:

@@ -61,7 +61,8 @@ void add_train(CLI::App& program, Outcome& outcome) {
   CLI::App& group = add_group(program, "train", "Train a model", "what to train");
   add_task(group, outcome, "classify", "Train an image classifier with softmax, linear or MHLA attention",
            add_train_classify_options, tasks::train_classifier);
-  add_task(group, outcome, "generate", "Train an image generator (DiT, DiG) with softmax, linear, MHLA or GLA attention",
+  add_task(group, outcome, "generate",
+           "Train an image generator (DiT, DiG) with softmax, linear, MHLA or GLA attention",
            add_train_generate_options, tasks::train_generator);
 }
 
