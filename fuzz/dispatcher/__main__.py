@@ -26,7 +26,7 @@ import traceback
 from collections import Counter
 from pathlib import Path
 
-LIMIT_S = 10
+LIMIT_S = 10  # of processor time, or six times that of waiting: the machine may have other work
 MEMORY = 3 << 30  # bytes of address space beyond what torch takes
 # What torch itself says before the library sees a call.
 FOREIGN = (
@@ -108,9 +108,9 @@ class Worker:
     """A child that judges every n-th case from `first` on and says on a shared page where it is."""
 
     def __init__(self, options, first):
-        self.page = mmap.mmap(-1, 16)
+        self.page = mmap.mmap(-1, 24)
         self.output = tempfile.TemporaryFile("w+")  # noqa: SIM115  open as long as the child
-        self._stand(first)
+        self._stand(first, 0.0)
         self.id = os.fork()
         if self.id == 0:
             code = 1
@@ -123,13 +123,13 @@ class Worker:
                 sys.stdout.flush()
                 os._exit(code)
 
-    def _stand(self, index):
-        self.page[:16] = struct.pack("qd", index, time.time())
+    def _stand(self, index, processor_time):
+        self.page[:24] = struct.pack("qdd", index, time.time(), processor_time)
 
     def _work(self, options, first):
         counts = Counter()
         for index in range(first, options.count, options.processes):
-            self._stand(index)
+            self._stand(index, time.process_time())
             case = case_of(options.seed, index, options.call)
             verdict = judge(case)
             counts[case["call"] + " " + verdict.split(":")[0]] += 1
@@ -139,7 +139,7 @@ class Worker:
                 self._say({"counts": counts})
                 counts.clear()
         self._say({"counts": counts})
-        self._stand(-1)
+        self._stand(-1, time.process_time())
 
     def _say(self, line):
         self.output.write(json.dumps(line) + "\n")
@@ -148,14 +148,18 @@ class Worker:
     def ended(self):
         """(index, how) where it crashed or hangs, (-1, "") where it is done, None while it works."""
         done, status = os.waitpid(self.id, os.WNOHANG)
-        index, since = struct.unpack("qd", self.page[:16])
-        if not done and time.time() - since > LIMIT_S:
+        index, since, used = struct.unpack("qdd", self.page[:24])
+        if not done and (time.time() - since > 6 * LIMIT_S or self._processor_time() - used > LIMIT_S):
             os.kill(self.id, signal.SIGKILL)
             os.waitpid(self.id, 0)
             return index, f"hang: {LIMIT_S} s"
         if not done:
             return None
         return index, "" if index < 0 else f"crash: {os.waitstatus_to_exitcode(status)}"
+
+    def _processor_time(self):
+        fields = Path(f"/proc/{self.id}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def lines(self):
         self.output.seek(0)
