@@ -28,9 +28,10 @@ TEST(ReadNumber, TakesTheWholeTextAsOneDecimalNumber) {
 // Values of these are words; of all other options they are numbers.
 const std::set<std::string> kWords = {"NAME", "FILE", "PATH", "FOLDER", "IMAGE", "SHELL", "TEXT"};
 // Of these a fraction has a meaning.
-const std::set<std::string> kFractions = {
-    "--epochs", "--lr",        "--min-lr",  "--weight-decay", "--clip", "--ema", "--drop-path", "--mixup",
-    "--cutmix", "--smoothing", "--erasing", "--color-jitter", "--mean", "--std", "--min-time",  "--peer-time"};
+const std::set<std::string> kFractions = {"--cfg-scale", "--epochs",   "--lr",           "--min-lr", "--weight-decay",
+                                          "--clip",      "--ema",      "--drop-path",    "--mixup",  "--cutmix",
+                                          "--smoothing", "--erasing",  "--color-jitter", "--mean",   "--std",
+                                          "--min-time",  "--peer-time"};
 
 class NumberOptions : public ::testing::Test {
  protected:
