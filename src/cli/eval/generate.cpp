@@ -76,7 +76,7 @@ void add_eval_generate(CLI::App& eval) {
       ->check(within(1, 1'000'000));
   judged.add("--sampler", evaluation.sampler, "NAME", "How to draw")->check(CLI::IsMember({"ddpm", "ddim", "dpm++"}));
   judged.add("--steps", evaluation.steps, "N", "Steps of drawing")->check(within(1, 1'000'000));
-  judged.add("--cfg-scale", evaluation.guidance.scale, "X", "Classifier-free guidance; 1 is none")
+  judged.add("--cfg-scale", evaluation.guidance.scale, "W", "Strength of classifier-free guidance; 1 is none")
       ->check(within(0.0, 1000.0));
   judged.add("--seed", evaluation.seed, "N", "Seed of the noise")->check(at_least<std::uint64_t>(0));
 
