@@ -24,7 +24,6 @@ FLOORS = (
     "cuda",
     "api",
     "torch",
-    "python",
     "io",
     "report",
     "data",
@@ -35,7 +34,7 @@ FLOORS = (
     "models",
     "train",
     "tasks",
-    "python_models",
+    "python",
     "cli",
 )
 # What floors are for, as the picture says it.
@@ -46,7 +45,6 @@ ABOUT = {
     "cuda": "CUDA back end",
     "api": "plan, state, C ABI",
     "torch": "operators, autograd",
-    "python": "short way from Python",
     "io": "files",
     "report": "pages and charts",
     "data": "images",
@@ -57,7 +55,7 @@ ABOUT = {
     "models": "families, weights",
     "train": "the loop",
     "tasks": "loss, recipe, report",
-    "python_models": "generators in Python",
+    "python": "for the Python package",
     "cli": "the program",
 }
 SOURCES = {".cpp", ".hpp", ".cu", ".cuh", ".h"}

@@ -151,6 +151,7 @@ io::PngTexts SampleOutputs::texts_of(const char* option, const std::string& file
 
 void SampleOutputs::finish_animation(const io::Image& sheet) {
   std::vector<io::AnimationFrame> frames;
+  frames.reserve(static_cast<std::size_t>(frames_.size(0)));
   for (std::int64_t step = 0; step < frames_.size(0); ++step)
     frames.push_back({tasks::grid_of(frames_[step], columns_), kStep});
   frames.back() = {sheet, kEnd};

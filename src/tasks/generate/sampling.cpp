@@ -17,6 +17,7 @@ namespace {
 
 std::vector<std::int64_t> numbers(const SampleRequest& request, std::int64_t begin, std::int64_t end) {
   std::vector<std::int64_t> chosen;
+  chosen.reserve(static_cast<std::size_t>(end - begin));
   for (std::int64_t i = begin; i < end; ++i)
     chosen.push_back(request.numbers.empty() ? request.first + i : request.numbers[static_cast<std::size_t>(i)]);
   return chosen;
