@@ -1,5 +1,7 @@
 """The calls of the attention operator: random arguments for them, and whether a result is right."""
 
+import math
+
 import torch
 
 import mhla
@@ -131,6 +133,7 @@ class AttentionCall:
     def check(self, result, through, return_state, **a):
         if through == "meta":
             q, v = a["q"], a["v"]
+            require(all(math.isfinite(a[x] or 0.0) for x in ("scale", "eps", "feature_eps")), "numbers")
             expect(tuple(result.shape) == (*q.shape[:3], v.shape[3]), f"o on meta has shape {tuple(result.shape)}")
             return
         if through == "direct" and len(a["sizes"]) == 1:

@@ -18,10 +18,6 @@ namespace {
 
 constexpr std::int64_t kMaxWidth = std::int64_t{1} << 24;  // elements of a token
 
-void require_eps(const char* name, double value) {
-  require(std::isfinite(value) && value >= 0.0, name, " is ", value, "; it must be finite and not negative");
-}
-
 void require_rows(const Rows& rows, const char* dim_name) {
   require_size("batch", rows.batch, 0, kMostBatch);
   require_size("tokens", rows.tokens, 0, kMostTokens);
@@ -97,7 +93,7 @@ void validate(const RotaryFeatures& p, const RotaryFeatures::Inputs& in) {
   const Rows rows = rows_of(p);
   fused::validate(p);
   require_eps("norm_eps", p.norm_eps);
-  require(std::isfinite(p.feature_eps), "feature_eps is not finite");
+  require_finite("feature_eps", p.feature_eps);
   require_input("x", in.x, rows);
   require(in.weight.data == nullptr || p.norm != NormScope::none,
           "weight is given; it must be null with norm none, which has no weight");

@@ -1,6 +1,7 @@
 // Errors whose message is put together only when it is needed.
 #pragma once
 
+#include <cmath>
 #include <string>
 #include <type_traits>
 
@@ -23,5 +24,7 @@ template <typename... Parts>
 void require(bool ok, const Parts&... parts) {
   if (!ok) throw Error((as_text(parts) + ...));
 }
+
+inline void require_finite(const char* name, double value) { require(std::isfinite(value), name, " is not finite"); }
 
 }  // namespace mhla

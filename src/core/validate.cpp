@@ -19,8 +19,6 @@ namespace {
 constexpr std::int64_t kMaxDim = 4096;
 constexpr std::int64_t kMaxDimOnCuda = 256;
 
-void require_finite(const char* name, double value) { require(std::isfinite(value), name, " is not finite"); }
-
 void validate_packed(const Problem& p) {
   if (p.cu_seqlens.empty()) return;
   require(p.batch == 1, "batch is ", p.batch, "; with cu_seqlens (packed sequences) it must be 1");

@@ -1,6 +1,7 @@
 // torch.ops.mhla.gated_norm and its derivative.
 #include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
 
+#include "core/fused_validate.hpp"
 #include "mhla/fused_torch.hpp"
 #include "torch/differentiated.hpp"
 #include "torch/execution.hpp"
@@ -20,6 +21,7 @@ GatedNorm check(const at::Tensor& x, const OptionalTensor& weight, const Optiona
                 double eps) {
   check_token_rows(x, "x", 4, "[batch, tokens, heads, width]");
   GatedNorm p{.dtype = dtype_of(x, "x"), .norm = fused::parse_norm_scope(norm), .eps = eps};
+  fused::require_eps("eps", eps);
   const c10::SymInt width = p.norm == NormScope::channels ? x.sym_size(2) * x.sym_size(3) : x.sym_size(3);
   check_vector(weight, "weight", width, x);
   if (gate) check_like(*gate, "gate", x);

@@ -1,6 +1,7 @@
 // torch.ops.mhla.modulate and its derivative.
 #include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
 
+#include "core/fused_validate.hpp"
 #include "mhla/fused_torch.hpp"
 #include "torch/differentiated.hpp"
 #include "torch/execution.hpp"
@@ -34,6 +35,7 @@ void check_rows(const OptionalTensor& rows, std::string_view argument, const at:
 
 Modulate check(const at::Tensor& x, const Parameters& in, double eps) {
   check_token_rows(x, "x", 3, "[batch, tokens, channels]");
+  fused::require_eps("eps", eps);
   check_vector(in.weight, "weight", x.sym_size(2), x);
   check_vector(in.bias, "bias", x.sym_size(2), x);
   check_rows(in.scale, "scale", x);

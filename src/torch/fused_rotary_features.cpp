@@ -1,6 +1,7 @@
 // torch.ops.mhla.rotary_features and its derivative.
 #include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
 
+#include "core/fused_validate.hpp"
 #include "mhla/fused_torch.hpp"
 #include "torch/differentiated.hpp"
 #include "torch/execution.hpp"
@@ -96,6 +97,8 @@ void check_rotary(const RotaryCall& call) {
 RotaryFeatures check(const RotaryCall& call) {
   const at::Tensor& x = call.x;
   check_token_rows(x, "x", 4, "[batch, tokens, heads, width]");
+  fused::require_eps("norm_eps", call.norm_eps);
+  require_finite("feature_eps", call.feature_eps);
   RotaryFeatures p{.dtype = dtype_of(x, "x"),
                    .norm = fused::parse_norm_scope(call.norm),
                    .norm_eps = call.norm_eps,

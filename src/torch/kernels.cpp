@@ -5,6 +5,7 @@
 #include <array>
 #include <span>
 
+#include "core/require.hpp"
 #include "mhla/attention.hpp"
 #include "torch/planned.hpp"
 #include "torch/tensors.hpp"
@@ -224,8 +225,15 @@ BackwardResult backward_device(const AttentionCall& call, const Gradients& gradi
   return run_backward(call, plan_call(call, execution), execution, gradients);
 }
 
-ForwardResult forward_meta(const AttentionCall& call) {
+void check_call_without_values(const AttentionCall& call) {
   check_call(call);
+  require_finite("scale", call.scale);
+  require_finite("eps", call.eps);
+  require_finite("feature_eps", call.feature_eps);
+}
+
+ForwardResult forward_meta(const AttentionCall& call) {
+  check_call_without_values(call);
   return allocate_forward(call);
 }
 
@@ -234,7 +242,7 @@ KeepingResult keeping_meta(const AttentionCall& call, const Keeping& keeping) {
 }
 
 BackwardResult backward_meta(const AttentionCall& call, const Gradients& gradients) {
-  check_call(call);
+  check_call_without_values(call);
   check_gradients(call, gradients);
   return allocate_backward(call, gradients);
 }

@@ -1,5 +1,7 @@
 """Tensors of every kind give the right result or an error that names the argument."""
 
+import math
+
 import pytest
 import torch
 from torch._subclasses import FakeTensorMode
@@ -243,3 +245,19 @@ def test_gradients_of_a_state_have_its_shape():
             backward(wrong, d_z)
     with pytest.raises(ValueError, match="^d_z "):
         backward(d_S, d_z[..., :2])
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_numbers_that_are_not_finite_are_refused_with_and_without_values(device, value):
+    x, mixing = torch.ones(1, 8, 2, 4, device=device), torch.ones(2, 2, device=device)
+    for name in ("scale", "eps", "feature_eps"):
+        with pytest.raises(ValueError, match=f"^{name} is"):
+            mhla.attention(x, x, x, mixing, partition=4, **{name: value})
+    with pytest.raises(ValueError, match="^eps is"):
+        mhla.fused.gated_norm(x, eps=value)
+    with pytest.raises(ValueError, match="^eps is"):
+        mhla.fused.modulate(x.flatten(2), eps=value)
+    for name in ("norm_eps", "feature_eps"):
+        with pytest.raises(ValueError, match=f"^{name} is"):
+            mhla.fused.rotary_features(x, **{name: value})
