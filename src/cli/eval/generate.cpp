@@ -14,6 +14,7 @@
 #include "cli/support/output.hpp"
 #include "cli/support/progress.hpp"
 #include "io/file.hpp"
+#include "tasks/classify/pretrained.hpp"
 #include "tasks/generate/evaluation_report.hpp"
 
 namespace mhla::cli {
@@ -44,9 +45,11 @@ void run_eval_generate(const EvalGenerateOptions& options) {
     throw UsageError("one of --model, which draws pictures, and --images, pictures already made, must be given");
   use_threads(options.threads);
   const at::Device device = choose_device(options.device);
+  tasks::GenerateEvaluationOptions judging = options.evaluation;
+  judging.classifier = tasks::classifier_path(judging.classifier).string();
   const tasks::GenerateEvaluation evaluation = [&] {
     PhaseProgress progress;
-    return tasks::evaluate_generator(options.evaluation, device, std::ref(progress));
+    return tasks::evaluate_generator(judging, device, std::ref(progress));
   }();
   options.output.text() << evaluation_text(evaluation);
   if (!options.report.empty()) {
@@ -81,8 +84,10 @@ void add_eval_generate(CLI::App& eval) {
   judged.add("--seed", evaluation.seed, "N", "Seed of the noise")->check(at_least<std::uint64_t>(0));
 
   OptionGroup judge(*command, "Judged by");
-  judge.add("--classifier", evaluation.classifier, "FILE", "Classifier of the same classes, of `mhla train classify`")
-      ->required()
+  judge
+      .add_open("--classifier", evaluation.classifier, "FILE",
+                "Classifier of the same classes, of `mhla train classify`",
+                "the one classifier in the folder pretrained")
       ->check(existing_file());
   judge.add("--data", evaluation.data, "PATH", "Real pictures as SPLIT/CLASS/*.jpg|png: a folder or a .tar[.gz]")
       ->required()

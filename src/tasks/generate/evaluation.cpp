@@ -14,6 +14,7 @@
 #include "report/text.hpp"
 #include "tasks/generate/feature_set.hpp"
 #include "tasks/generate/frechet_distance.hpp"
+#include "tasks/generate/picture_set.hpp"
 #include "tasks/generate/pictures.hpp"
 #include "tasks/usage_error.hpp"
 
@@ -66,9 +67,8 @@ class Drawer {
  public:
   Drawer(const GenerateEvaluationOptions& options, const std::vector<std::string>& classes, at::Device device)
       : loaded_(models::load_generator(options.model, device)),
-        schedule_(diffusion::parse_schedule(loaded_.facts.schedule, loaded_.facts.steps)),
-        pictures_((options.count > 0 ? options.count : GenerateEvaluationOptions::kDefaultCount) *
-                  std::ssize(classes)) {
+        schedule_(diffusion::parse_schedule(loaded_.facts.schedule, loaded_.facts.steps)) {
+    set_.count = options.count > 0 ? options.count : GenerateEvaluationOptions::kDefaultCount;
     if (loaded_.facts.space != "pixels" || loaded_.model->options.channels != 3)
       throw Error(fmt::format("{}: it draws {} of {} channels, not pictures; decoded ones can be given by --images",
                               options.model, loaded_.facts.space, loaded_.model->options.channels));
@@ -78,7 +78,7 @@ class Drawer {
       if (place == names.end() || names.size() != classes.size())
         throw Error(fmt::format("{}: it draws {}, but the classifier {} knows {}", options.model,
                                 fmt::join(names, ", "), options.classifier, fmt::join(classes, ", ")));
-      own_class_.push_back(place - names.begin());
+      set_.classes.push_back(place - names.begin());
     }
     request_.sampler = parse_sampler(options.sampler);
     request_.steps = options.steps;
@@ -88,33 +88,30 @@ class Drawer {
     check(request_, *loaded_.model, schedule_);
   }
 
-  std::int64_t pictures() const { return pictures_; }
+  std::int64_t pictures() const { return set_.size(); }
 
-  // Picture i is of class i modulo their number. `examples` gets a grid of each class.
+  // The pictures that `mhla sample` draws with these options. `examples` gets a grid of each class.
   FeatureSet draw(models::LoadedClassifier& classifier, const Phase& phase, std::vector<io::Image>& examples) {
-    const auto classes = std::ssize(own_class_);
-    std::vector<std::vector<at::Tensor>> shown(own_class_.size());
+    std::vector<std::vector<at::Tensor>> shown(set_.classes.size());
     const auto watch = [&](const Drawing& drawing) {
-      phase("drawing", 1.0 / static_cast<double>(drawing.steps), static_cast<double>(pictures_));
+      phase("drawing", 1.0 / static_cast<double>(drawing.steps), static_cast<double>(pictures()));
     };
     std::vector<FeatureSet> parts;
-    for (std::int64_t begin = 0; begin < pictures_; begin += kDrawnTogether) {
-      const std::int64_t end = std::min(begin + kDrawnTogether, pictures_);
-      std::vector<std::int64_t> labels;
-      request_.classes.clear();
-      request_.first = begin;
-      for (std::int64_t i = begin; i < end; ++i) {
-        labels.push_back(i % classes);
-        request_.classes.push_back(own_class_[static_cast<std::size_t>(i % classes)]);
-      }
+    for (std::int64_t begin = 0; begin < pictures(); begin += kDrawnTogether) {
+      const std::int64_t end = std::min(begin + kDrawnTogether, pictures());
+      set_.ask_for(request_, begin, end, loaded_.model->options.classes);
       const at::Tensor drawn = sample(*loaded_.model, schedule_, request_, watch);
       if (!drawn.isfinite().all().item<bool>())
         throw Error("drawn pictures are not finite; the generator's weights are too large or damaged");
       const at::Tensor pixels = tasks::pixels_of(drawn);
+      std::vector<std::int64_t> labels;
+      for (std::int64_t i = begin; i < end; ++i) {
+        labels.push_back(i / set_.count);
+        auto& of_class = shown[static_cast<std::size_t>(labels.back())];
+        if (std::ssize(of_class) < kExamples) of_class.push_back(pixels[i - begin]);
+      }
       const auto picture = [&](std::int64_t i) { return image_of(pixels[i]); };
       parts.push_back(feature_set(classifier, picture, labels, request_.batch));
-      for (std::int64_t i = begin; i < std::min(end, kExamples * classes); ++i)
-        shown[static_cast<std::size_t>(i % classes)].push_back(pixels[i - begin]);
     }
     for (const auto& of_class : shown) examples.push_back(grid_of(at::stack(of_class), kColumns));
     return joined(parts);
@@ -131,7 +128,8 @@ class Drawer {
       const std::int64_t end = std::min(begin + request_.batch, count);
       std::vector<std::int64_t> labels;
       for (std::int64_t i = begin; i < end; ++i)
-        labels.push_back(own_class_[static_cast<std::size_t>(real.choice.labels[static_cast<std::size_t>(place(i))])]);
+        labels.push_back(
+            set_.classes[static_cast<std::size_t>(real.choice.labels[static_cast<std::size_t>(place(i))])]);
       error += denoising_error(*loaded_.model, schedule_, read_pictures(picture, begin, end, view).to(device),
                                torch::tensor(labels, at::kLong).to(device), request_.seed, begin);
       phase("denoising real pictures", static_cast<double>(end - begin), static_cast<double>(count));
@@ -143,8 +141,7 @@ class Drawer {
   models::LoadedGenerator loaded_;
   diffusion::Schedule schedule_;
   SampleRequest request_;
-  std::int64_t pictures_;
-  std::vector<std::int64_t> own_class_;  // of each class of the classifier
+  PictureSet set_;  // classes in the order of the classifier
 };
 
 FeatureSet features_of(const RealPictures& pictures, models::LoadedClassifier& classifier, std::int64_t batch,
