@@ -85,6 +85,7 @@ TrainingImages open_training_images(const ImageRequest& request, at::Device devi
   loading.pinned = device.is_cuda();
   images.training = std::make_unique<data::ImageLoader>(source, loading);
   loading.train = false;
+  if (request.held_out_batch > 0) loading.batch = request.held_out_batch;
   const auto open = [&](const std::string& split) -> std::unique_ptr<data::ImageLoader> {
     if (std::ranges::find(splits, split) == splits.end()) return nullptr;
     const auto images_of_split = data::open_image_source(request.data, split, source->classes());

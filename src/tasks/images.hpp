@@ -24,6 +24,7 @@ struct TrainingImages {
 struct ImageRequest {
   std::string data, cache = "auto";       // --data and --cache
   std::int64_t accumulate = 1;            // batches of a step
+  std::int64_t held_out_batch = 0;        // of the other splits; 0: the same
   data::ImageLoaderOptions loading = {};  // of the training split
   std::function<data::Normalization(const data::ImageSource& training)> normalization = nullptr;
 };

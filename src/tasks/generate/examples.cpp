@@ -45,6 +45,7 @@ TrainingExamples open_examples(const TrainGenerateOptions& options, const Genera
   if (holds_latents(options.data)) return open_latents(options, recipe, communicator);
   ImageRequest request{.data = options.data, .cache = options.cache, .accumulate = options.accumulate};
   request.loading.batch = recipe.batch;
+  request.held_out_batch = held_out_batch(communicator);
   request.loading.image_size = recipe.model.size;
   request.loading.augmentation = augmentation_of(options.augment);
   request.loading.crop_fraction = 1.0;

@@ -32,6 +32,12 @@ class ExampleLoader {
   virtual std::optional<Examples> next() = 0;
 };
 
+// Of held-out examples, which are in the order of their classes: small batches at equal distances show all classes.
+inline std::int64_t held_out_batch(const train::Communicator& communicator) {
+  constexpr std::int64_t kAbout = 32;
+  return (kAbout + communicator.size() - 1) / communicator.size() * communicator.size();
+}
+
 struct TrainingExamples {
   std::unique_ptr<ExampleLoader> training, validation;  // the latter where there are such examples
   models::GeneratorFacts facts;                         // classes and space

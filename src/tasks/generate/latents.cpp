@@ -262,6 +262,7 @@ TrainingExamples open_latents(const TrainGenerateOptions& options, const Generat
                               (data / "val").string()));
     held_out = validation->size();
     loading.train = false;
+    loading.batch = held_out_batch(communicator);
     examples.validation = std::make_unique<LatentExamples>(validation, loading);
   }
   examples.description = fmt::format("latents of {} pictures for training, {} for validation; {} classes",
