@@ -155,7 +155,7 @@ FeatureSet features_of(const RealPictures& pictures, models::LoadedClassifier& c
 std::string other_split(const GenerateEvaluationOptions& options) {
   const std::vector<std::string> splits = data::image_splits(options.data);
   for (const char* other : options.split == "train" ? std::array{"val", "test"} : std::array{"train", ""})
-    if (options.split != "" && std::ranges::find(splits, other) != splits.end()) return other;
+    if (!options.split.empty() && std::ranges::find(splits, other) != splits.end()) return other;
   return "";
 }
 

@@ -40,6 +40,7 @@ std::vector<double> FeatureSet::consistency_by_class(std::int64_t classes) const
 FeatureSet joined(const std::vector<FeatureSet>& parts) {
   const auto joined_member = [&](at::Tensor FeatureSet::* member) {
     std::vector<at::Tensor> tensors;
+    tensors.reserve(parts.size());
     for (const FeatureSet& part : parts) tensors.push_back(part.*member);
     return at::cat(tensors);
   };
