@@ -258,7 +258,7 @@ class PartitionCall:
 class MixingCall:
     name = "mixing"
     names = (
-        "mixing blocks beyond low high normalize_rows from to sizes extents from_sizes to_sizes trained source target"
+        "mixing blocks beyond low high normalize_rows from to sizes extents from_sizes to_sizes trained source target tokens"
     )
 
     def arguments(self, random):

@@ -195,9 +195,10 @@ def test_offsets_are_read_whatever_their_kind():
         o, state = packed(cu_seqlens=given, return_state=True)
         assert torch.equal(o, expected)
         assert state.S.shape[2] == 2
-    for wrong in (offsets.to_sparse(), offsets.float(), offsets.bool(), offsets[:, None]):
-        with pytest.raises(ValueError, match="^cu_seqlens has "):
-            packed(cu_seqlens=wrong)
+    for wrong in (offsets.to_sparse(), offsets.float(), offsets.bool(), offsets.cfloat(), offsets[:, None]):
+        for return_state in (False, True):
+            with pytest.raises(ValueError, match="^cu_seqlens has "):
+                packed(cu_seqlens=wrong, return_state=return_state)
 
 
 def test_a_decoding_step_with_a_meta_tensor_is_refused():
