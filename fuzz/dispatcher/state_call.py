@@ -117,7 +117,10 @@ class StateCall:
     def check(self, o, through, pieces, q, k, v, dtype, max_tokens, mixing, **s):
         require(type(s["block_size"]) is int and s["block_size"] >= 1, "block_size")
         require((s["batch"], s["heads"], s["key_dim"]) == (q.shape[0], q.shape[2], q.shape[3]), "shape of q")
-        require((s["heads"] if s["kv_heads"] is None else s["kv_heads"], s["value_dim"]) == (v.shape[2], v.shape[3]), "shape of v")
+        require(
+            (s["heads"] if s["kv_heads"] is None else s["kv_heads"], s["value_dim"]) == (v.shape[2], v.shape[3]),
+            "shape of v",
+        )
         require((getattr(torch, dtype, None) if dtype is not None else torch.float32) == q.dtype, "dtype")
         consumed = o.shape[1]
         q, k, v = (x.detach()[:, :consumed] for x in (q, k, v))
