@@ -257,7 +257,10 @@ class PartitionCall:
 
 class MixingCall:
     name = "mixing"
-    names = "mixing blocks beyond low high normalize_rows from to sizes extents from_sizes to_sizes trained source target tokens"
+    names = (
+        "mixing blocks beyond low high normalize_rows from to sizes extents from_sizes to_sizes trained source target "
+        "tokens"
+    )
 
     def arguments(self, random):
         trained = random.randrange(1, 6)

@@ -45,7 +45,7 @@ def _final_blocks(tokens: int, block_size: int, initial_tokens: int, cu_seqlens:
     if cu_seqlens is not None:
         if cu_seqlens.dtype not in (torch.int32, torch.int64) or cu_seqlens.layout != torch.strided:
             raise ValueError(
-                f"cu_seqlens has type {cu_seqlens.dtype}, layout {cu_seqlens.layout}; it must be int32 or int64, and dense"
+                f"cu_seqlens has type {cu_seqlens.dtype}, layout {cu_seqlens.layout}; it must be int32 or int64, dense"
             )
         if cu_seqlens.is_meta or cu_seqlens.ndim != 1 or cu_seqlens.shape[0] < 2:
             raise ValueError(
