@@ -1,6 +1,7 @@
 // The operator's arguments: any Problem is refused by name, or planned; small ones are run, forward against the formula
 // in double and backward to its end.
 #include <algorithm>
+#include <limits>
 
 #include "support/choices.hpp"
 #include "support/numbers.hpp"
@@ -40,8 +41,11 @@ Problem problem_of(Choices& choices) {
   if (p.partition.is_line() && choices.byte() < 50) {
     p.batch = 1;
     p.cu_seqlens = {0};
-    for (std::int64_t cuts = choices.number(0, 2); cuts > 0; --cuts)
-      p.cu_seqlens.push_back(choices.size(p.cu_seqlens.back(), p.cu_seqlens.back() + 9));
+    constexpr std::int64_t kLargest = std::numeric_limits<std::int64_t>::max();
+    for (std::int64_t cuts = choices.number(0, 2); cuts > 0; --cuts) {
+      const std::int64_t last = p.cu_seqlens.back();
+      p.cu_seqlens.push_back(choices.size(last, std::max(last, std::min(last, kLargest - 9) + 9)));
+    }
     p.cu_seqlens.push_back(p.partition.tokens());
   }
   if (p.options.masking != Masking::none && choices.flag()) {
