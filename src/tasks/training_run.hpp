@@ -10,6 +10,7 @@
 #include "io/json.hpp"
 #include "models/base/model.hpp"
 #include "tasks/training_options.hpp"
+#include "tasks/usage_error.hpp"
 #include "train/communicator.hpp"
 #include "train/trainer.hpp"
 
@@ -36,6 +37,22 @@ io::Json common_settings(const TrainingOptions& options, const Optimisation& opt
 
 // What fits of the file of --init; a file of which nothing does is taken for a mistake.
 void begin_with(const std::string& file, models::Model& model, std::ostream* text);
+
+// make(), a model with the initial values of --seed, or with those of --init where they fit. Options no model can have
+// are a UsageError.
+template <typename Make>
+auto initial_model(const TrainingOptions& options, Make&& make, std::ostream* text) {
+  torch::manual_seed(options.seed);
+  auto model = [&] {
+    try {
+      return make();
+    } catch (const Error& error) {
+      throw UsageError(std::string("model: ") + error.what());
+    }
+  }();
+  if (!options.init.empty()) begin_with(options.init, *model, text);
+  return model;
+}
 
 std::string parameter_count(const torch::nn::Module& model);  // "6,012,345 parameters"
 std::string device_text(const TrainingDevice& place);

@@ -38,8 +38,10 @@ void add_model_options(CLI::App& command, TrainGenerateOptions& options) {
   group.flag("--cpe", model.cpe, "Put a 3x3 convolution of the grid after every block");
   group.flag("--gate", model.gate, "Multiply the attention's output by a gate of its input");
   group.flag("--qk-norm", model.qk_norm, "Normalise queries and keys");
-  group.add_open("--learned-variance", options.learned_variance, "BOOL",
-                 "Learn the variance of a reverse step as well as the noise");
+  group
+      .add_open("--learned-variance", options.learned_variance, "BOOL",
+                "Learn the variance of a reverse step as well as the noise")
+      ->check(CLI::IsMember({"true", "false"}));
   group.add("--mixing-init", model.mixing_init, "NAME", "How the mixing matrices start")
       ->check(
           shown_choices({"paper", "linear", "cos", "exp", "gaussian", "local", "uniform", "running_mean", "constant"}));

@@ -106,20 +106,6 @@ TrainingImages open_images(const TrainClassifyOptions& options, const ClassifyRe
   return open_training_images(request, device, communicator, text);
 }
 
-std::shared_ptr<models::Classifier> make_model(const TrainClassifyOptions& options, ClassifyRecipe& recipe,
-                                               const TrainingImages& images, std::ostream* text) {
-  recipe.model.classes = static_cast<std::int64_t>(images.classes().size());
-  torch::manual_seed(options.seed);
-  std::shared_ptr<models::Classifier> model;
-  try {
-    model = models::make_classifier(recipe.model);
-  } catch (const Error& error) {
-    throw UsageError(fmt::format("model: {}", error.what()));
-  }
-  if (!options.init.empty()) begin_with(options.init, *model, text);
-  return model;
-}
-
 // The weights as stored, on images no choice was made by.
 io::Json test(const ClassifyRun& run, io::Json results) {
   const models::LoadedClassifier loaded = models::load_classifier(run.weights_file(), run.place.device);
@@ -141,7 +127,9 @@ TrainedClassifier train_classifier(const TrainClassifyOptions& options, const Tr
   at::globalContext().setBenchmarkCuDNN(true);  // every batch has the same sizes: let it choose its kernels once
   ClassifyRecipe recipe = resolve_recipe(options);
   TrainingImages images = open_images(options, recipe, place.device, communicator, text);
-  auto model = make_model(options, recipe, images, communicator.leads() ? &text : nullptr);
+  recipe.model.classes = std::ssize(images.classes());
+  auto model = initial_model(
+      options, [&] { return models::make_classifier(recipe.model); }, communicator.leads() ? &text : nullptr);
   model->to(place.device);
   ClassifyRun run{options, recipe, place, text, std::move(images), std::move(model)};
 

@@ -99,19 +99,6 @@ train::Facts facts_of(const GenerateRun& run) {
           {"out", run.options.out}};
 }
 
-std::shared_ptr<models::Generator> make_model(const TrainGenerateOptions& options, const GenerateRecipe& recipe,
-                                              std::ostream* text) {
-  torch::manual_seed(options.seed);
-  std::shared_ptr<models::Generator> model;
-  try {
-    model = models::make_generator(recipe.model);
-  } catch (const Error& error) {
-    throw UsageError(fmt::format("model: {}", error.what()));
-  }
-  if (!options.init.empty()) begin_with(options.init, *model, text);
-  return model;
-}
-
 }  // namespace
 
 TrainedGenerator train_generator(const TrainGenerateOptions& options, const TrainingDevice& place,
@@ -123,7 +110,8 @@ TrainedGenerator train_generator(const TrainGenerateOptions& options, const Trai
   recipe.model.size = examples.size;
   recipe.model.channels = examples.channels;
   recipe.model.classes = std::ssize(examples.facts.classes);
-  auto model = make_model(options, recipe, communicator.leads() ? &text : nullptr);
+  auto model = initial_model(
+      options, [&] { return models::make_generator(recipe.model); }, communicator.leads() ? &text : nullptr);
   model->to(place.device);
   GenerateRun run{options, recipe, place, std::move(examples), std::move(model)};
 
