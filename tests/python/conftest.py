@@ -3,8 +3,12 @@
 ``pytest -m gpu`` runs what needs a GPU. Where there is none, those tests are skipped and one line says so.
 """
 
-import pytest
-import torch
+import os
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # read when torch is loaded: waiting threads do not spin
+
+import pytest  # noqa: E402
+import torch  # noqa: E402
 
 NO_DEVICE = "no CUDA device: GPU tests not run"
 
