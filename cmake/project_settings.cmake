@@ -12,11 +12,14 @@ if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Release, Debug, RelWithDebInfo" FORCE)
 endif()
 
+# Paths below the sources are relative in the cache, so that another clone finds what this one compiled.
 # nvcc's preprocessor shows ccache the code of one architecture only; in depend mode it looks at whole files instead.
 find_program(MHLA_CCACHE ccache)
 if(MHLA_CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${MHLA_CCACHE})
-  set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_DEPEND=1 ${MHLA_CCACHE})
+  set(cache_of_clones CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env ${cache_of_clones} CCACHE_SLOPPINESS=pch_defines,time_macros
+                                  ${MHLA_CCACHE})
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env ${cache_of_clones} CCACHE_DEPEND=1 ${MHLA_CCACHE})
 endif()
 
 # Headers take longer to read than the code that follows them: a few files together are one compilation.
