@@ -22,25 +22,27 @@ Depthwise problem_of(const at::Tensor& tokens, const at::Tensor& weight, Grid gr
 
 Depthwise::Tokens view_of(const at::Tensor& tokens) { return {tokens.const_data_ptr(), tokens.stride(1)}; }
 
-struct AddConvolvedFunction : torch::autograd::Function<AddConvolvedFunction> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& base, const at::Tensor& tokens,
+// An undefined base is zero.
+struct ConvolvedFunction : torch::autograd::Function<ConvolvedFunction> {
+  static at::Tensor forward(AutogradContext* context, const dispatch::OptionalTensor& base, const at::Tensor& tokens,
                             const at::Tensor& weight, const at::Tensor& bias, std::int64_t height, std::int64_t width) {
-    dispatch::TorchExecution execution(base);
-    at::Tensor y = at::empty_like(base);
+    dispatch::TorchExecution execution(tokens);
+    at::Tensor y = at::empty(tokens.sizes(), tokens.options());
     cuda::layers::forward(problem_of(tokens, weight, {height, width}),
                           {.x = view_of(tokens),
                            .weight = dispatch::vector_view(weight),
                            .bias = dispatch::vector_view(bias),
-                           .base = base.const_data_ptr(),
+                           .base = base ? base->const_data_ptr() : nullptr,
                            .y = y.mutable_data_ptr()},
                           execution.run(0).stream);
     context->save_for_backward({tokens, weight, bias});
     context->saved_data["grid"] = std::vector{height, width};
+    context->saved_data["base"] = base.has_value();
     return y;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& d_outputs) {
-    differentiated_once("add_convolved");
+    differentiated_once("a depthwise convolution");
     const variable_list saved = context->get_saved_variables();
     const auto& tokens = saved[0];
     const auto& weight = saved[1];
@@ -65,23 +67,31 @@ struct AddConvolvedFunction : torch::autograd::Function<AddConvolvedFunction> {
                                    .d_bias = dispatch::mutable_vector_view(d_bias),
                                    .partial = partial.mutable_data_ptr<float>()},
                                   stream);
-    return {d_y, d_tokens, d_weight, d_bias, {}, {}};
+    const bool base = context->saved_data["base"].toBool();
+    return {base ? d_y : at::Tensor(), d_tokens, d_weight, d_bias, {}, {}};
   }
 };
 
-bool fusible(const at::Tensor& base, const at::Tensor& tokens, const torch::nn::Conv2d& convolution, Grid grid) {
-  return fused_input(base) && tokens.scalar_type() == base.scalar_type() && tokens.sizes() == base.sizes() &&
-         tokens.stride(2) == 1 && tokens.stride(1) % 8 == 0 && tokens.stride(0) == tokens.size(1) * tokens.stride(1) &&
-         reinterpret_cast<std::uintptr_t>(tokens.const_data_ptr()) % 16 == 0 && convolution->weight.is_contiguous() &&
+bool fusible(const at::Tensor& tokens, const torch::nn::Conv2d& convolution, Grid grid) {
+  return fused_rows(tokens) && tokens.stride(2) == 1 && tokens.stride(1) % 8 == 0 &&
+         tokens.stride(0) == tokens.size(1) * tokens.stride(1) && convolution->weight.is_contiguous() &&
          convolution->weight.size(1) == 1 && problem_of(tokens, convolution->weight, grid).supported();
 }
 
 }  // namespace
 
 at::Tensor add_convolved(const at::Tensor& base, torch::nn::Conv2d& convolution, const at::Tensor& tokens, Grid grid) {
-  if (fusible(base, tokens, convolution, grid))
-    return AddConvolvedFunction::apply(base, tokens, convolution->weight, convolution->bias, grid.height, grid.width);
+  if (fusible(tokens, convolution, grid) && fused_input(base) && tokens.scalar_type() == base.scalar_type() &&
+      tokens.sizes() == base.sizes())
+    return ConvolvedFunction::apply(base, tokens, convolution->weight, convolution->bias, grid.height, grid.width);
   return base + as_tokens(convolution->forward(as_image(tokens, grid)));
+}
+
+at::Tensor convolved(torch::nn::Conv2d& convolution, const at::Tensor& tokens, Grid grid) {
+  if (fusible(tokens, convolution, grid))
+    return ConvolvedFunction::apply(dispatch::OptionalTensor(), tokens, convolution->weight, convolution->bias,
+                                    grid.height, grid.width);
+  return as_tokens(convolution->forward(as_image(tokens, grid)));
 }
 
 }  // namespace mhla::nn

@@ -13,6 +13,8 @@ inline torch::nn::Conv2d depthwise(std::int64_t channels, std::int64_t side) {
 }
 // base + the convolution of the tokens.
 at::Tensor add_convolved(const at::Tensor& base, torch::nn::Conv2d& convolution, const at::Tensor& tokens, Grid grid);
+// The convolution of the tokens alone; on a GPU in the tokens' own type, also under autocast.
+at::Tensor convolved(torch::nn::Conv2d& convolution, const at::Tensor& tokens, Grid grid);
 
 // A 1x1 convolution is a linear layer.
 inline torch::nn::Conv2d pointwise(std::int64_t from, std::int64_t to) {

@@ -22,12 +22,15 @@ inline DType fused_dtype(at::ScalarType type) {
   return type == at::kBFloat16 ? DType::bf16 : type == at::kHalf ? DType::f16 : DType::f32;
 }
 
-// On a GPU, in a type the kernels have, without gaps, aligned for vectors of 16 bytes.
-inline bool fused_input(const at::Tensor& x) {
+// On a GPU, in a type the kernels have, aligned for vectors of 16 bytes.
+inline bool fused_rows(const at::Tensor& x) {
   const auto type = x.scalar_type();
-  return x.is_cuda() && (type == at::kFloat || type == at::kBFloat16 || type == at::kHalf) && x.is_contiguous() &&
-         x.numel() > 0 && reinterpret_cast<std::uintptr_t>(x.const_data_ptr()) % 16 == 0;
+  return x.is_cuda() && (type == at::kFloat || type == at::kBFloat16 || type == at::kHalf) && x.numel() > 0 &&
+         reinterpret_cast<std::uintptr_t>(x.const_data_ptr()) % 16 == 0;
 }
+
+// The same without gaps.
+inline bool fused_input(const at::Tensor& x) { return fused_rows(x) && x.is_contiguous(); }
 
 // For backward passes: their kernels have no derivative.
 inline void differentiated_once(const char* layer) {

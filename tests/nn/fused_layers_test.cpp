@@ -128,22 +128,26 @@ TEST_F(GpuLayers, QkvFeatures) {
       }
 }
 
-TEST_F(GpuLayers, AddConvolved) {
+TEST_F(GpuLayers, Convolved) {
   for (const at::ScalarType type : kTypes)
     for (const std::int64_t side : {3, 5})
       for (const Grid grid : {Grid{7, 5}, Grid{8, 16}, Grid{17, 33}, Grid{1, 40}})
         for (const std::int64_t channels : {8, 72, 128}) {
-          expect_equal(
-              [&](const Tensors& in) -> Tensors {
-                auto convolution = depthwise(channels, side);
-                convolution->weight = in[2], convolution->bias = in[3];
-                // A part of something wider, as v is.
-                return {add_convolved(in[0], convolution, in[1].narrow(2, channels, channels), grid)};
-              },
-              {made({3, grid.tokens(), channels}), made({3, grid.tokens(), 3 * channels}),
-               made({channels, 1, side, side}), made({channels})},
-              {type, type, at::kFloat, at::kFloat}, "AddConvolved",
-              "add_convolved, side " + std::to_string(side) + ", " + std::to_string(channels) + " channels");
+          // A part of something wider, as v is.
+          Tensors inputs = {made({3, grid.tokens(), 3 * channels}), made({channels, 1, side, side}), made({channels})};
+          std::vector<at::ScalarType> types = {type, at::kFloat, at::kFloat};
+          const LayerFunction layer = [&](const Tensors& in) -> Tensors {
+            auto convolution = depthwise(channels, side);
+            convolution->weight = in[1], convolution->bias = in[2];
+            const at::Tensor tokens = in[0].narrow(2, channels, channels);
+            return {in.size() > 3 ? add_convolved(in[3], convolution, tokens, grid)
+                                  : convolved(convolution, tokens, grid)};
+          };
+          const std::string sizes = ", side " + std::to_string(side) + ", " + std::to_string(channels) + " channels";
+          expect_equal(layer, inputs, types, "Convolved", "convolved" + sizes);
+          inputs.push_back(made({3, grid.tokens(), channels}));
+          types.push_back(type);
+          expect_equal(layer, inputs, types, "Convolved", "add_convolved" + sizes);
         }
 }
 

@@ -23,7 +23,7 @@ class ModulatedBlock : public torch::nn::Module {
     const auto &shift_2 = parts[3], &scale_2 = parts[4], &gate_2 = parts[5];
     x = x + gate_1.unsqueeze(1) * mixed_tokens(fused::modulate(x, scale_1, shift_1), grid);
     x = x + gate_2.unsqueeze(1) * mixed_channels(fused::modulate(x, scale_2, shift_2));
-    return dw_conv ? nn::as_tokens(dw_conv->forward(nn::as_image(x, grid))) : x;
+    return dw_conv ? nn::convolved(dw_conv, x, grid) : x;
   }
 
   virtual at::Tensor mixing() { return {}; }  // the parameter [M, M, 1, 1]; undefined without one
