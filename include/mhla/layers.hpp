@@ -4,6 +4,7 @@
 //
 // Bytes, in units of one bf16 tensor [rows, channels], with the stream x in float32:
 //   add_norm       forward x 2, branch 1, sum 2, y 1; backward d_y 1, d_sum 2, sum 2, d_x 2, d_branch 1
+//   add_modulate   forward x 2, branch 1, sum 2, y 1; backward d_y 1, d_sum 2, sum 2, branch 1, d_x 2, d_branch 1
 //   qkv_features   forward q 1, k 1, both written 2; backward q, k 2, d_q, d_k, d_v 3, d_qkv 3
 //   bias_gelu      forward 2; backward 3
 //   depthwise      forward 2, with `base` 3; backward of tokens the same; backward of the filter 2
@@ -26,7 +27,7 @@ struct AddNorm {
   DType dtype = DType::bf16;        // of branch and y; not f64
   double eps = 1e-6;
 
-  static constexpr std::int64_t kMostChannels = 1024;
+  static constexpr std::int64_t kMostChannels = 1152;
   // Channels come in multiples of 4, and all pointers are aligned to 16 bytes.
   bool supported() const { return channels % 4 == 0 && channels <= kMostChannels; }
   std::int64_t partial_elements() const;  // of the backward pass, floats
@@ -57,10 +58,55 @@ struct AddNorm {
 void forward(const AddNorm& p, const AddNorm::Forward& args, void* stream);
 void backward(const AddNorm& p, const AddNorm::Backward& args, void* stream);
 
+// sum = x + gate (branch + branch_bias), y = LayerNorm(sum) (1 + scale) + shift, with gate, scale and shift of the
+// batch row.
+struct AddModulate {
+  std::int64_t batch = 0, tokens = 0, channels = 0;
+  DType stream_dtype = DType::f32;  // of x and sum: f32, or that of y
+  DType dtype = DType::bf16;        // of branch and y; not f64
+  double eps = 1e-6;
+
+  bool supported() const { return channels % 4 == 0 && channels <= AddNorm::kMostChannels; }
+  std::int64_t partial_elements() const;
+
+  // [batch, channels]; aligned for vectors of 4 elements.
+  struct Part {
+    const void* data = nullptr;  // null: zero
+    DType dtype = DType::f32;
+    std::int64_t stride = 0;  // elements from one batch row to the next
+  };
+  struct Forward {
+    const void* x = nullptr;
+    const void* branch = nullptr;  // null: sum is x, and not written
+    ConstVector branch_bias{};     // null: zero
+    Part gate{}, scale{}, shift{};
+    void* sum = nullptr;
+    void* y = nullptr;            // null: only the sum is wanted
+    float* statistics = nullptr;  // [rows, 2]: mean and 1 / deviation, for the backward pass
+  };
+  struct Backward {
+    const void* sum = nullptr;
+    const float* statistics = nullptr;
+    const void* branch = nullptr;  // null: there was none
+    ConstVector branch_bias{};
+    Part gate{}, scale{};
+    const void* d_y = nullptr;    // null: there was none
+    const void* d_sum = nullptr;  // null: zero
+    void* d_x = nullptr;          // null: not wanted, since it is d_sum
+    void* d_branch = nullptr;
+    Vector d_gate{}, d_scale{}, d_shift{};  // [batch, channels]; null: not wanted
+    Vector d_branch_bias{};                 // null: not wanted
+    float* partial = nullptr;
+  };
+};
+void forward(const AddModulate& p, const AddModulate::Forward& args, void* stream);
+void backward(const AddModulate& p, const AddModulate::Backward& args, void* stream);
+
 // q = phi(RMSNorm(q) q_weight) + feature_eps and the same for k, out of rows that hold q, k and v side by side.
 struct QkvFeatures {
   std::int64_t rows = 0, channels = 0;  // of each of the three
   DType dtype = DType::bf16;            // not f64
+  bool norm = true;                     // without it there are no weights and no statistics
   double norm_eps = 1e-6;
   FeatureMap feature_map = FeatureMap::relu;
   double feature_eps = 0.0;
@@ -88,9 +134,10 @@ struct QkvFeatures {
 void forward(const QkvFeatures& p, const QkvFeatures::Forward& args, void* stream);
 void backward(const QkvFeatures& p, const QkvFeatures::Backward& args, void* stream);
 
-// y = gelu(x + bias), the exact one.
+// y = gelu(x + bias), the exact one or its approximation by tanh.
 struct BiasGelu {
   std::int64_t rows = 0, channels = 0;
+  bool tanh = false;
   DType dtype = DType::bf16;  // not f64
 
   bool supported() const { return channels % 8 == 0; }

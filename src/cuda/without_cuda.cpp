@@ -35,11 +35,14 @@ void backward(const fused::Modulate&, const fused::Modulate::Backward&) { refuse
 namespace layers {
 
 std::int64_t AddNorm::partial_elements() const { refuse(); }
+std::int64_t AddModulate::partial_elements() const { refuse(); }
 std::int64_t QkvFeatures::partial_elements() const { refuse(); }
 std::int64_t BiasGelu::partial_elements() const { refuse(); }
 std::int64_t Depthwise::partial_elements() const { refuse(); }
 void forward(const AddNorm&, const AddNorm::Forward&, void*) { refuse(); }
 void backward(const AddNorm&, const AddNorm::Backward&, void*) { refuse(); }
+void forward(const AddModulate&, const AddModulate::Forward&, void*) { refuse(); }
+void backward(const AddModulate&, const AddModulate::Backward&, void*) { refuse(); }
 void forward(const QkvFeatures&, const QkvFeatures::Forward&, void*) { refuse(); }
 void backward(const QkvFeatures&, const QkvFeatures::Backward&, void*) { refuse(); }
 void forward(const BiasGelu&, const BiasGelu::Forward&, void*) { refuse(); }

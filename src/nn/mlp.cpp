@@ -11,18 +11,22 @@ using cuda::layers::BiasGelu;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-BiasGelu problem_of(const at::Tensor& x) {
-  return {.rows = x.numel() / x.size(-1), .channels = x.size(-1), .dtype = fused_dtype(x.scalar_type())};
+BiasGelu problem_of(const at::Tensor& x, Gelu gelu) {
+  return {.rows = x.numel() / x.size(-1),
+          .channels = x.size(-1),
+          .tanh = gelu == Gelu::tanh,
+          .dtype = fused_dtype(x.scalar_type())};
 }
 
 struct BiasGeluFunction : torch::autograd::Function<BiasGeluFunction> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& bias) {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& bias, Gelu gelu) {
     dispatch::TorchExecution execution(x);
     at::Tensor y = at::empty_like(x);
-    cuda::layers::forward(problem_of(x),
+    cuda::layers::forward(problem_of(x, gelu),
                           {.x = x.const_data_ptr(), .bias = dispatch::vector_view(bias), .y = y.mutable_data_ptr()},
                           execution.run(0).stream);
     context->save_for_backward({x, bias});
+    context->saved_data["gelu"] = static_cast<std::int64_t>(gelu);
     return y;
   }
 
@@ -30,7 +34,7 @@ struct BiasGeluFunction : torch::autograd::Function<BiasGeluFunction> {
     differentiated_once("bias_gelu");
     const variable_list saved = context->get_saved_variables();
     const at::Tensor d_y = d_outputs[0].contiguous();
-    const BiasGelu p = problem_of(saved[0]);
+    const BiasGelu p = problem_of(saved[0], static_cast<Gelu>(context->saved_data["gelu"].toInt()));
     dispatch::TorchExecution execution(d_y);
     const at::Tensor d_x = at::empty_like(d_y), d_bias = at::empty_like(saved[1]);
     const at::Tensor partial = partial_sums(d_y, p.partial_elements());
@@ -42,15 +46,15 @@ struct BiasGeluFunction : torch::autograd::Function<BiasGeluFunction> {
                             .d_bias = dispatch::mutable_vector_view(d_bias),
                             .partial = partial.mutable_data_ptr<float>()},
                            execution.run(0).stream);
-    return {d_x, d_bias};
+    return {d_x, d_bias, {}};
   }
 };
 
 }  // namespace
 
-at::Tensor bias_gelu(const at::Tensor& x, const at::Tensor& bias) {
-  if (fused_input(x) && problem_of(x).supported()) return BiasGeluFunction::apply(x, bias);
-  return at::gelu(x + bias.to(x.scalar_type()));
+at::Tensor bias_gelu(const at::Tensor& x, const at::Tensor& bias, Gelu gelu) {
+  if (fused_input(x) && problem_of(x, gelu).supported()) return BiasGeluFunction::apply(x, bias, gelu);
+  return at::gelu(x + bias.to(x.scalar_type()), form_of(gelu));
 }
 
 }  // namespace mhla::nn

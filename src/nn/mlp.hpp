@@ -7,10 +7,11 @@
 
 namespace mhla::nn {
 
-// gelu(x + bias), in one pass over memory where there is a kernel for it. x: [.., C]; bias: [C].
-at::Tensor bias_gelu(const at::Tensor& x, const at::Tensor& bias);
-
 enum class Gelu { exact, tanh };  // tanh: the approximation
+inline const char* form_of(Gelu gelu) { return gelu == Gelu::tanh ? "tanh" : "none"; }
+
+// gelu(x + bias), in one pass over memory where there is a kernel for it. x: [.., C]; bias: [C].
+at::Tensor bias_gelu(const at::Tensor& x, const at::Tensor& bias, Gelu gelu = Gelu::exact);
 
 class MlpImpl : public torch::nn::Module {
  public:
@@ -19,8 +20,8 @@ class MlpImpl : public torch::nn::Module {
         fc2(register_module("fc2", torch::nn::Linear(hidden, dim))) {}
 
   Branch forward(const at::Tensor& x) {
-    if (gelu == Gelu::tanh) return project(fc2, at::gelu(fc1->forward(x), "tanh"));
-    return project(fc2, x.is_cuda() ? bias_gelu(at::linear(x, fc1->weight), fc1->bias) : at::gelu(fc1->forward(x)));
+    return project(fc2, x.is_cuda() ? bias_gelu(at::linear(x, fc1->weight), fc1->bias, gelu)
+                                    : at::gelu(fc1->forward(x), form_of(gelu)));
   }
 
   const Gelu gelu;

@@ -9,26 +9,31 @@ namespace mhla::nn {
 namespace {
 
 using cuda::layers::QkvFeatures;
+using dispatch::OptionalTensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-QkvFeatures problem_of(const at::Tensor& qkv, const QkvFeaturesOptions& options) {
+QkvFeatures problem_of(const at::Tensor& qkv, bool norm, const QkvFeaturesOptions& options) {
   return {.rows = qkv.size(0) * qkv.size(1),
           .channels = qkv.size(2) / 3,
           .dtype = fused_dtype(qkv.scalar_type()),
+          .norm = norm,
           .norm_eps = options.norm_eps,
           .feature_map = options.feature_map,
           .feature_eps = options.feature_eps};
 }
 
 struct QkvFeaturesFunction : torch::autograd::Function<QkvFeaturesFunction> {
-  static variable_list forward(AutogradContext* context, const at::Tensor& qkv, const at::Tensor& q_weight,
-                               const at::Tensor& k_weight, const QkvFeaturesOptions& options) {
+  // Without weights nothing is normalised.
+  static variable_list forward(AutogradContext* context, const at::Tensor& qkv, const OptionalTensor& q_given,
+                               const OptionalTensor& k_given, const QkvFeaturesOptions& options) {
+    const at::Tensor q_weight = q_given.value_or(at::Tensor()), k_weight = k_given.value_or(at::Tensor());
     const at::Tensor parts = qkv.unflatten(-1, {3, options.heads, -1});
     at::Tensor q = at::empty(parts.select(2, 0).sizes(), qkv.options()), k = at::empty_like(q);
-    const at::Tensor statistics = at::empty({qkv.size(0) * qkv.size(1), 2}, qkv.options().dtype(at::kFloat));
+    const at::Tensor statistics =
+        at::empty({q_given ? qkv.size(0) * qkv.size(1) : 0, 2}, qkv.options().dtype(at::kFloat));
     dispatch::TorchExecution execution(qkv);
-    cuda::layers::forward(problem_of(qkv, options),
+    cuda::layers::forward(problem_of(qkv, q_given.has_value(), options),
                           {.qkv = qkv.const_data_ptr(),
                            .q_weight = dispatch::vector_view(q_weight),
                            .k_weight = dispatch::vector_view(k_weight),
@@ -50,17 +55,20 @@ struct QkvFeaturesFunction : torch::autograd::Function<QkvFeaturesFunction> {
     differentiated_once("qkv_features");
     const variable_list saved = context->get_saved_variables();
     auto& data = context->saved_data;
-    const QkvFeatures p = problem_of(saved[0], {.heads = data["heads"].toInt(),
-                                                .norm_eps = data["norm_eps"].toDouble(),
-                                                .feature_map = static_cast<FeatureMap>(data["feature_map"].toInt()),
-                                                .feature_eps = data["feature_eps"].toDouble()});
+    const bool norm = saved[2].defined();
+    const QkvFeatures p = problem_of(saved[0], norm,
+                                     {.heads = data["heads"].toInt(),
+                                      .norm_eps = data["norm_eps"].toDouble(),
+                                      .feature_map = static_cast<FeatureMap>(data["feature_map"].toInt()),
+                                      .feature_eps = data["feature_eps"].toDouble()});
     const auto gradient = [&](std::size_t i) {
       return d_outputs[i].defined() ? d_outputs[i].contiguous() : at::zeros({p.rows, p.channels}, saved[0].options());
     };
     const at::Tensor d_q = gradient(0), d_k = gradient(1), d_v = gradient(2);
     const at::Tensor d_v_more = d_outputs[3].defined() ? d_outputs[3].contiguous() : at::Tensor();
     const at::Tensor d_qkv = at::empty_like(saved[0]);
-    const at::Tensor d_q_weight = at::empty_like(saved[2]), d_k_weight = at::empty_like(saved[3]);
+    const at::Tensor d_q_weight = norm ? at::empty_like(saved[2]) : at::Tensor();
+    const at::Tensor d_k_weight = norm ? at::empty_like(saved[3]) : at::Tensor();
     const at::Tensor partial = partial_sums(d_qkv, p.partial_elements());
     dispatch::TorchExecution execution(d_qkv);
     cuda::layers::backward(p,
@@ -86,14 +94,16 @@ struct QkvFeaturesFunction : torch::autograd::Function<QkvFeaturesFunction> {
 Qkv qkv_features(const at::Tensor& qkv, const at::Tensor& q_weight, const at::Tensor& k_weight,
                  const QkvFeaturesOptions& options) {
   const bool norm = q_weight.defined();
-  if (norm && fused_input(qkv) && problem_of(qkv, options).supported()) {
-    const variable_list parts = QkvFeaturesFunction::apply(qkv, q_weight, k_weight, options);
+  const bool as_it_is = !norm && options.feature_map == FeatureMap::identity && options.feature_eps == 0.0;
+  if (!as_it_is && fused_input(qkv) && problem_of(qkv, norm, options).supported()) {
+    const auto given = [&](const at::Tensor& weight) { return norm ? OptionalTensor(weight) : std::nullopt; };
+    const variable_list parts = QkvFeaturesFunction::apply(qkv, given(q_weight), given(k_weight), options);
     return {parts[0], parts[1], parts[2], parts[3]};
   }
   // Unbinding, whose gradient is one stack, rather than slicing, whose gradients are padded and summed.
   const auto parts = qkv.unflatten(-1, {3, options.heads, -1}).unbind(2);
   const auto features = [&](const at::Tensor& part, const at::Tensor& weight) {
-    if (!norm && options.feature_map == FeatureMap::identity && options.feature_eps == 0.0) return part;
+    if (as_it_is) return part;
     return std::get<0>(fused::rotary_features(part, std::nullopt,
                                               {.norm = norm ? fused::NormScope::channels : fused::NormScope::none,
                                                .weight = norm ? std::optional(weight) : std::nullopt,

@@ -6,6 +6,7 @@
 
 #include "nn/convolution.hpp"
 #include "nn/mlp.hpp"
+#include "nn/modulated.hpp"
 #include "nn/qkv_features.hpp"
 #include "nn/residual.hpp"
 #include "support/relative_error.hpp"
@@ -69,6 +70,17 @@ void expect_equal(const LayerFunction& layer, const Tensors& inputs, const std::
 
 const std::vector<at::ScalarType> kTypes = {at::kFloat, at::kBFloat16, at::kHalf};
 
+// Autocast says in which type the output is wanted; the reference is in double without it.
+LayerFunction under_autocast(const LayerFunction& layer, at::ScalarType type) {
+  return [layer, type](const Tensors& in) {
+    at::autocast::set_autocast_enabled(at::kCUDA, in[0].is_cuda() && type != at::kFloat);
+    at::autocast::set_autocast_dtype(at::kCUDA, type);
+    Tensors out = layer(in);
+    at::autocast::set_autocast_enabled(at::kCUDA, false);
+    return out;
+  };
+}
+
 TEST_F(GpuLayers, AddNorm) {
   for (const at::ScalarType type : kTypes)
     for (const at::ScalarType stream : {at::kFloat, type})
@@ -82,49 +94,79 @@ TEST_F(GpuLayers, AddNorm) {
           const at::Tensor y = x.normed(norm);
           return {y, x.value()};
         };
-        // Autocast says in which type the norm is wanted; the reference is in double without it.
-        const LayerFunction cast = [&](const Tensors& in) {
-          at::autocast::set_autocast_enabled(at::kCUDA, in[0].is_cuda() && type != at::kFloat);
-          at::autocast::set_autocast_dtype(at::kCUDA, type);
-          Tensors out = layer(in);
-          at::autocast::set_autocast_enabled(at::kCUDA, false);
-          return out;
-        };
         expect_equal(
-            cast,
+            under_autocast(layer, type),
             {made({3, 37, channels}), made({3, 37, channels}), made({channels}), made({channels}), made({channels})},
             {stream, type, at::kFloat, at::kFloat, at::kFloat}, "AddNorm",
             "add_norm, " + std::to_string(channels) + " channels");
       }
 }
 
-TEST_F(GpuLayers, BiasGelu) {
+// Few batch rows of many tokens, and many of few: one block or several for a batch row.
+TEST_F(GpuLayers, AddModulate) {
   for (const at::ScalarType type : kTypes)
-    for (const std::int64_t channels : {8, 96, 256, 1544}) {
-      const at::Tensor x = made({2, 53, channels}) * 3.0;
-      expect_equal([](const Tensors& in) -> Tensors { return {bias_gelu(in[0], in[1])}; }, {x, made({channels})},
-                   {type, at::kFloat}, "BiasGelu", "bias_gelu, " + std::to_string(channels) + " channels");
-    }
-  const at::Tensor far = at::tensor({-INFINITY, -1e4F, -20.0F, 0.0F, 20.0F, 1e4F, INFINITY, 6.0F}).to(at::kCUDA);
-  const at::Tensor y = bias_gelu(far.view({1, 8}), at::zeros({8}, far.options())).cpu().view({8});
-  EXPECT_TRUE(at::allclose(y, far.cpu().clamp_min(0.0), 1e-6, 1e-6)) << y;
-  const at::Tensor lost = at::full({1, 8}, NAN, far.options());
-  EXPECT_TRUE(bias_gelu(lost, at::zeros({8}, far.options())).isnan().all().item<bool>());
+    for (const at::ScalarType stream : {at::kFloat, type})
+      for (const std::int64_t channels : {4, 24, 136, 384, 1152})
+        for (const auto& [batch, tokens] : {std::pair<std::int64_t, std::int64_t>{3, 37}, {270, 5}}) {
+          const Tensors inputs = {made({batch, tokens, channels}), made({batch, 3 * channels}),
+                                  made({batch, tokens, channels}), made({channels})};
+          const std::vector<at::ScalarType> types = {stream, type, type, at::kFloat};
+          const std::string sizes = ", " + std::to_string(channels) + " channels";
+          const auto check = [&](const LayerFunction& layer, std::size_t used, const std::string& what) {
+            expect_equal(under_autocast(layer, type), Tensors(inputs.begin(), inputs.begin() + used),
+                         {types.begin(), types.begin() + used}, "AddModulate", what + sizes);
+          };
+          check(
+              [](const Tensors& in) -> Tensors {
+                const auto parts = in[1].chunk(3, 1);
+                return {modulated(in[0], {parts[1], parts[2]})};
+              },
+              2, "modulated");
+          check([](const Tensors& in) -> Tensors { return {add_gated(in[0], {in[2], in[3]}, in[1].chunk(3, 1)[0])}; },
+                4, "add_gated");
+          check(
+              [](const Tensors& in) -> Tensors {
+                const auto parts = in[1].chunk(3, 1);
+                const auto [sum, y] = add_modulated(in[0], {in[2], in[3]}, parts[0], {parts[1], parts[2]});
+                return {sum, y};
+              },
+              4, "add_modulated");
+        }
+}
+
+TEST_F(GpuLayers, BiasGelu) {
+  for (const Gelu gelu : {Gelu::exact, Gelu::tanh}) {
+    for (const at::ScalarType type : kTypes)
+      for (const std::int64_t channels : {8, 96, 256, 1544}) {
+        const at::Tensor x = made({2, 53, channels}) * 3.0;
+        expect_equal([gelu](const Tensors& in) -> Tensors { return {bias_gelu(in[0], in[1], gelu)}; },
+                     {x, made({channels})}, {type, at::kFloat}, "BiasGelu",
+                     "bias_gelu, " + std::to_string(channels) + " channels");
+      }
+    const at::Tensor far = at::tensor({-INFINITY, -1e4F, -20.0F, 0.0F, 20.0F, 1e4F, INFINITY, 6.0F}).to(at::kCUDA);
+    const at::Tensor y = bias_gelu(far.view({1, 8}), at::zeros({8}, far.options()), gelu).cpu().view({8});
+    EXPECT_TRUE(at::allclose(y, far.cpu().clamp_min(0.0), 1e-6, 1e-6)) << y;
+    const at::Tensor lost = at::full({1, 8}, NAN, far.options());
+    EXPECT_TRUE(bias_gelu(lost, at::zeros({8}, far.options()), gelu).isnan().all().item<bool>());
+  }
 }
 
 TEST_F(GpuLayers, QkvFeatures) {
   for (const at::ScalarType type : kTypes)
     for (const FeatureMap map : {FeatureMap::identity, FeatureMap::relu})
-      for (const std::int64_t channels : {24, 192, 384, 1024}) {
+      for (const std::int64_t channels : {24, 192, 384, 1024, 1152}) {
         const QkvFeaturesOptions options{
             .heads = channels / 8, .feature_map = map, .feature_eps = map == FeatureMap::relu ? 0.25 : 0.0};
-        expect_equal(
-            [&](const Tensors& in) -> Tensors {
-              const Qkv parts = qkv_features(in[0], in[1], in[2], options);
-              return {parts.q, parts.k, parts.v, 2.0 * parts.v_again};
-            },
-            {made({2, 41, 3 * channels}), made({channels}) + 2.0, made({channels}) + 2.0},
-            {type, at::kFloat, at::kFloat}, "QkvFeatures", "qkv_features, " + std::to_string(channels) + " channels");
+        const LayerFunction layer = [&](const Tensors& in) -> Tensors {
+          const bool norm = in.size() > 1;
+          const Qkv parts = qkv_features(in[0], norm ? in[1] : at::Tensor(), norm ? in[2] : at::Tensor(), options);
+          return {parts.q, parts.k, parts.v, 2.0 * parts.v_again};
+        };
+        const std::string what = "qkv_features, " + std::to_string(channels) + " channels";
+        const at::Tensor qkv = made({2, 41, 3 * channels});
+        expect_equal(layer, {qkv, made({channels}) + 2.0, made({channels}) + 2.0}, {type, at::kFloat, at::kFloat},
+                     "QkvFeatures", what);
+        if (map == FeatureMap::relu) expect_equal(layer, {qkv}, {type}, "QkvFeatures", what + ", no norm");
       }
 }
 

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "cli/commands.hpp"
+#include "cli/demo/drawing.hpp"
 #include "cli/demo/report.hpp"
 #include "cli/support/checks.hpp"
 #include "cli/support/machine.hpp"
@@ -13,6 +14,7 @@
 #include "cli/support/output.hpp"
 #include "cli/support/progress.hpp"
 #include "io/file.hpp"
+#include "io/png.hpp"
 
 namespace mhla::cli {
 namespace {
@@ -26,17 +28,18 @@ struct DemoOptions {
 };
 
 // Shares of the whole time, for the progress line.
-constexpr double kCheckShare = 0.15;
-constexpr double kRankShare = 0.25;
-constexpr double kSpeedShare = 0.55;
+constexpr double kDrawShare = 0.25;
+constexpr double kCheckShare = 0.1;
+constexpr double kRankShare = 0.2;
+constexpr double kSpeedShare = 0.4;
 constexpr double kStreamShare = 0.05;
 
 struct Size {
-  std::int64_t side, dim, sweep_to, stream_tokens;
+  std::int64_t pictures, drawing_steps, side, dim, sweep_to, stream_tokens;
   double min_seconds, peer_seconds;
 };
-constexpr Size kFull = {28, 32, 1 << 18, 100'000, 0.15, 6.0};
-constexpr Size kQuick = {16, 16, 1 << 12, 4'000, 0.01, 1.0};
+constexpr Size kFull = {2, 14, 28, 32, 1 << 18, 100'000, 0.15, 6.0};
+constexpr Size kQuick = {1, 2, 16, 16, 1 << 12, 4'000, 0.01, 1.0};
 
 void find_rank(DemoFindings& findings, const Size& size, std::uint64_t seed, Progress& progress) {
   AnalysisInput input;
@@ -63,6 +66,14 @@ void find_speed(DemoFindings& findings, const Size& size, Progress& progress) {
   }
 }
 
+// The pictures as a file of their own; says what was drawn.
+std::string save_pictures(const DrawnPictures& drawn, const std::filesystem::path& file) {
+  if (drawn.model.empty()) return drawn.missing;
+  io::write_file(file, io::encode_png(drawn.sheet.rgb, drawn.sheet.width, drawn.sheet.height));
+  return fmt::format("{} of {} classes in {:.1f} s, {} steps each: {}", drawn.count * std::ssize(drawn.classes),
+                     drawn.classes.size(), drawn.seconds, drawn.steps, file.string());
+}
+
 io::Json findings_json(const DemoFindings& f, bool good, const std::string& page) {
   io::Json sweep = io::Json::array();
   for (const bench::Row& row : f.sweep) sweep.push_back(row.json());
@@ -72,6 +83,8 @@ io::Json findings_json(const DemoFindings& f, bool good, const std::string& page
   return {{"ok", good},
           {"machine", machine_json()},
           {"report", page},
+          {"pictures", f.drawn.count * std::ssize(f.drawn.classes)},
+          {"drawing_seconds", f.drawn.seconds},
           {"attention", statistics_json(f.analysis.whole)},
           {"speed", sweep},
           {"exponent", sweep_exponent(f.sweep, "mhla")},
@@ -91,21 +104,27 @@ int run_demo(const DemoOptions& options) {
   text << "Multi-Head Linear Attention on " << findings.machine << "\n" << std::endl;
   Progress progress("demo", 1.0);
 
+  const std::filesystem::path folder(options.out);
+  findings.drawn = draw_pictures(size.pictures, size.drawing_steps,
+                                 [&](double share) { progress.advance(share * kDrawShare, "pictures"); });
+  progress.finish();
+  text << fmt::format("1. Pictures: {}\n", save_pictures(findings.drawn, folder / "pictures.png")) << std::endl;
+
   findings.checks = run_checks([&](double share) { progress.advance(share * kCheckShare, "self-check"); });
   const auto failed = std::ranges::count_if(findings.checks, [](const CheckRow& row) { return !row.good(); });
   progress.finish();
-  text << fmt::format("1. Self-check against the double reference: {}\n",
+  text << fmt::format("2. Self-check against the double reference: {}\n",
                       failed == 0 ? "all good" : fmt::format("{} FAILED", failed))
        << std::endl;
 
   find_rank(findings, size, options.seed, progress);
   progress.finish();
-  text << fmt::format("2. Attention matrices, {}, d = {}\n", findings.partition.describe(), size.dim)
+  text << fmt::format("3. Attention matrices, {}, d = {}\n", findings.partition.describe(), size.dim)
        << table(statistics_header(), statistics_rows(findings.analysis.whole)) << std::endl;
 
   find_speed(findings, size, progress);
   progress.finish();
-  text << fmt::format("3. Speed over N: {} {} MHLA grows as N^{:.2f}.\n",
+  text << fmt::format("4. Speed over N: {} {} MHLA grows as N^{:.2f}.\n",
                       overtaken_sentence(findings.sweep, "sdpa", "Softmax"),
                       overtaken_sentence(findings.sweep, "linear", "Linear attention in PyTorch"),
                       sweep_exponent(findings.sweep, "mhla"))
@@ -115,13 +134,13 @@ int run_demo(const DemoOptions& options) {
       run_stream(size.stream_tokens, [&](double share) { progress.advance(share * kStreamShare, "streaming"); });
   progress.finish();
   text << fmt::format(
-              "4. Streaming {} tokens: {} µs per token at the end, {:.2f} times the start; state of {:.2f} MB\n",
+              "5. Streaming {} tokens: {} µs per token at the end, {:.2f} times the start; state of {:.2f} MB\n",
               grouped(static_cast<double>(size.stream_tokens)), three_digits(findings.stream.mhla.back().microseconds),
               flatness(findings.stream.mhla), findings.stream.mhla.back().bytes / 1e6)
        << std::endl;
 
   const bool good = failed == 0 && within_bounds(findings.analysis);
-  const std::filesystem::path page = std::filesystem::path(options.out) / "report.html";
+  const std::filesystem::path page = folder / "report.html";
   io::write_file(page, demo_page(findings));
   text << "The report: " << std::filesystem::absolute(page).lexically_normal().string() << '\n';
   options.output.json(findings_json(findings, good, page.string()));
@@ -132,9 +151,9 @@ int run_demo(const DemoOptions& options) {
 
 void add_demo(CLI::App& program, Outcome& outcome) {
   auto options = std::make_shared<DemoOptions>();
-  auto* command =
-      program.add_subcommand("demo", "A minute's tour: correctness, rank, speed, streaming; writes a report");
-  command->add_option("--out", options->out, "Folder to write report.html to")
+  auto* command = program.add_subcommand(
+      "demo", "A tour of a minute or two: pictures, correctness, rank, speed, streaming; writes a report");
+  command->add_option("--out", options->out, "Folder to write report.html and pictures.png to")
       ->type_name("FOLDER")
       ->capture_default_str();
   command->add_option("--seed", options->seed, "Seed of the input whose attention is analysed")

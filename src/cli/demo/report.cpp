@@ -7,6 +7,7 @@
 
 #include "cli/support/measure.hpp"
 #include "cli/support/output.hpp"
+#include "io/png.hpp"
 #include "report/heat_map.hpp"
 
 namespace mhla::cli {
@@ -57,6 +58,22 @@ report::Series stream_series(const std::vector<StreamPoint>& points, const std::
     line.y.push_back(point.microseconds);
   }
   return line;
+}
+
+void add_pictures(Report& report, const DemoFindings& f) {
+  const DrawnPictures& drawn = f.drawn;
+  if (drawn.model.empty()) return;
+  report.section(fmt::format("{} pictures of {} classes, drawn from noise in {:.0f} s",
+                             drawn.count * std::ssize(drawn.classes), drawn.classes.size(), drawn.seconds));
+  report.paragraph(
+      fmt::format("A diffusion transformer with MHLA starts from noise and a class and takes {} steps to a picture of "
+                  "{} x {} pixels. `mhla sample` draws more of them.",
+                  drawn.steps, drawn.height, drawn.width));
+  std::vector<report::html::Picture> pictures;
+  pictures.reserve(drawn.classes.size());
+  for (const DrawnClass& one : drawn.classes)
+    pictures.push_back({io::encode_png(one.pictures.rgb, one.pictures.width, one.pictures.height), one.name, ""});
+  report.pictures(pictures, "", fmt::format("Drawn on this machine by {}.", drawn.model));
 }
 
 void add_rank(Report& report, const DemoFindings& f) {
@@ -231,6 +248,7 @@ std::string demo_page(const DemoFindings& f) {
       {fmt::format("{} µs", three_digits(f.stream.mhla.back().microseconds)),
        fmt::format("per streamed token after {}", grouped(static_cast<double>(f.stream.mhla.back().tokens)))},
   });
+  add_pictures(report, f);
   add_speed(report, f);
   add_rank(report, f);
   add_stream(report, f);

@@ -6,6 +6,7 @@
 
 #include "cli/analyze/run.hpp"
 #include "cli/bench/run.hpp"
+#include "cli/demo/drawing.hpp"
 #include "cli/demo/streaming.hpp"
 #include "cli/selftest/checks.hpp"
 
@@ -13,6 +14,7 @@ namespace mhla::cli {
 
 struct DemoFindings {
   std::string machine;
+  DrawnPictures drawn;
   std::vector<CheckRow> checks;
   Partition partition = Partition::line(1, 1);
   std::int64_t dim = 0;

@@ -2,6 +2,9 @@
 //
 // gelu(x) = x Phi(x). With t = 1 / (1 + p |x| / sqrt 2), Phi(-|x|) = poly(t) exp(-x^2 / 2) / 2 to 1.5e-7 (Abramowitz
 // and Stegun 7.1.26); the exponential serves the derivative, Phi(x) + x phi(x), as well.
+//
+// The approximation by tanh, x (1 + tanh u) / 2 with u = sqrt(2 / pi) (x + 0.044715 x^3), is x s with s = 1 / (1 +
+// exp(-2 u)); its derivative is s + x s (1 - s) 2 u'.
 #include "cuda/layers/warp_rows.cuh"
 #include "mhla/layers.hpp"
 
@@ -25,15 +28,33 @@ __device__ __forceinline__ Tail tail(float x) {
 }
 
 // x Phi(x) = max(x, 0) - |x| Phi(-|x|); infinity stays what it is.
-__device__ __forceinline__ float gelu(float x) { return fmaxf(x, 0.0F) - fminf(fabsf(x), 1e30F) * tail(x).probability; }
+struct Exact {
+  static __device__ __forceinline__ float value(float x) {
+    return fmaxf(x, 0.0F) - fminf(fabsf(x), 1e30F) * tail(x).probability;
+  }
+  static __device__ __forceinline__ float derivative(float x) {
+    constexpr float kInverseRootTwoPi = 0.39894228F;
+    const Tail at = tail(x);
+    return (x > 0.0F ? 1.0F - at.probability : at.probability) + kInverseRootTwoPi * x * at.exponential;
+  }
+};
 
-__device__ __forceinline__ float gelu_derivative(float x) {
-  constexpr float kInverseRootTwoPi = 0.39894228F;
-  const Tail at = tail(x);
-  return (x > 0.0F ? 1.0F - at.probability : at.probability) + kInverseRootTwoPi * x * at.exponential;
-}
+struct ByTanh {
+  static constexpr float kTwoRoots = 1.59576912F, kCubic = 0.044715F;  // 2 sqrt(2 / pi)
 
-template <typename E>
+  static __device__ __forceinline__ float share(float x) {
+    const float exponent = -kTwoRoots * (x + kCubic * x * x * x);
+    return __fdividef(1.0F, 1.0F + __expf(exponent > 80.0F ? 80.0F : exponent));
+  }
+  // Far below zero the share is 1e-35, and -infinity becomes zero as in the exact form.
+  static __device__ __forceinline__ float value(float x) { return x < -1e4F ? 0.0F : x * share(x); }
+  static __device__ __forceinline__ float derivative(float x) {
+    const float s = share(x), near = x > 1e4F ? 1e4F : x < -1e4F ? -1e4F : x;
+    return s + near * s * (1.0F - s) * kTwoRoots * (1.0F + 3.0F * kCubic * near * near);
+  }
+};
+
+template <typename E, typename Gelu>
 __global__ void __launch_bounds__(kWarps* kWarp) bias_gelu_forward(BiasGelu p, BiasGelu::Forward args) {
   const std::int64_t column = (static_cast<std::int64_t>(blockIdx.x) * kWarp + threadIdx.x % kWarp) * kVector;
   if (column >= p.channels) return;
@@ -46,12 +67,12 @@ __global__ void __launch_bounds__(kWarps* kWarp) bias_gelu_forward(BiasGelu p, B
     float x[kVector];
     load<kVector>(static_cast<const E*>(args.x) + at, x);
 #pragma unroll
-    for (int i = 0; i < kVector; ++i) x[i] = gelu(x[i] + bias[i]);
+    for (int i = 0; i < kVector; ++i) x[i] = Gelu::value(x[i] + bias[i]);
     store<kVector>(static_cast<E*>(args.y) + at, x);
   }
 }
 
-template <typename E>
+template <typename E, typename Gelu>
 __global__ void __launch_bounds__(kWarps* kWarp) bias_gelu_backward(BiasGelu p, BiasGelu::Backward args) {
   __shared__ float shared[kWarps][kStrip];
   const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
@@ -68,7 +89,7 @@ __global__ void __launch_bounds__(kWarps* kWarp) bias_gelu_backward(BiasGelu p, 
       load<kVector>(static_cast<const E*>(args.d_y) + at, d);
 #pragma unroll
       for (int i = 0; i < kVector; ++i) {
-        d[i] *= gelu_derivative(x[i] + bias[i]);
+        d[i] *= Gelu::derivative(x[i] + bias[i]);
         d_bias[i] += d[i];
       }
       store<kVector>(static_cast<E*>(args.d_x) + at, d);
@@ -85,6 +106,17 @@ __global__ void __launch_bounds__(kWarps* kWarp) bias_gelu_backward(BiasGelu p, 
   args.partial[blockIdx.y * p.channels + mine] = sum;
 }
 
+// run.operator()<Element, Gelu>().
+template <typename Run>
+void with_kinds(const BiasGelu& p, Run&& run) {
+  with_element(p.dtype, "bias_gelu", [&]<typename E>() {
+    if (p.tanh)
+      run.template operator()<E, ByTanh>();
+    else
+      run.template operator()<E, Exact>();
+  });
+}
+
 dim3 grid_of(const BiasGelu& p) { return {static_cast<unsigned>((p.channels + kStrip - 1) / kStrip), kSlots}; }
 
 }  // namespace
@@ -92,15 +124,15 @@ dim3 grid_of(const BiasGelu& p) { return {static_cast<unsigned>((p.channels + kS
 std::int64_t BiasGelu::partial_elements() const { return kSlots * channels; }
 
 void forward(const BiasGelu& p, const BiasGelu::Forward& args, void* stream) {
-  with_element(p.dtype, "bias_gelu", [&]<typename E>() {
-    bias_gelu_forward<E><<<grid_of(p), kWarps * kWarp, 0, static_cast<cudaStream_t>(stream)>>>(p, args);
+  with_kinds(p, [&]<typename E, typename Gelu>() {
+    bias_gelu_forward<E, Gelu><<<grid_of(p), kWarps * kWarp, 0, static_cast<cudaStream_t>(stream)>>>(p, args);
   });
   check(cudaGetLastError(), "bias_gelu");
 }
 
 void backward(const BiasGelu& p, const BiasGelu::Backward& args, void* stream) {
-  with_element(p.dtype, "bias_gelu", [&]<typename E>() {
-    bias_gelu_backward<E><<<grid_of(p), kWarps * kWarp, 0, static_cast<cudaStream_t>(stream)>>>(p, args);
+  with_kinds(p, [&]<typename E, typename Gelu>() {
+    bias_gelu_backward<E, Gelu><<<grid_of(p), kWarps * kWarp, 0, static_cast<cudaStream_t>(stream)>>>(p, args);
   });
   check(cudaGetLastError(), "bias_gelu_backward");
   launch_column_sums({{args.partial, p.channels, args.d_bias}}, kSlots, static_cast<cudaStream_t>(stream));

@@ -24,7 +24,8 @@ __global__ void __launch_bounds__(kWarps* kWarp)
 #pragma unroll
     for (int i = 0; i < V; ++i) squares += x[k][i] * x[k][i];
   });
-  const float inverse = rsqrtf(warp_sum(squares) / static_cast<float>(channels) + static_cast<float>(p.norm_eps));
+  const float inverse =
+      p.norm ? rsqrtf(warp_sum(squares) / static_cast<float>(channels) + static_cast<float>(p.norm_eps)) : 1.0F;
   for_each_vector<K>(channels, [&](int k, int column) {
     float weight[V];
     load_any<V>(gain.data, gain.dtype, column, 1.0F, weight);
@@ -33,7 +34,7 @@ __global__ void __launch_bounds__(kWarps* kWarp)
     apply<V>(feature, x[k]);
     store<V>(to + column, x[k]);
   });
-  if (threadIdx.x % kWarp == 0) args.statistics[2 * row + blockIdx.y] = inverse;
+  if (p.norm && threadIdx.x % kWarp == 0) args.statistics[2 * row + blockIdx.y] = inverse;
 }
 
 // The gradient of v, to its place; what came from two sides is added up.
@@ -69,7 +70,7 @@ __global__ void __launch_bounds__(kWarps* kWarp, K <= 3 ? 4 : 1)
        row += step, carries = !carries) {
     const std::int64_t begin = (3 * row + blockIdx.y) * p.channels;
     const E* const d_row = static_cast<const E*>(is_q ? args.d_q : args.d_k) + row * p.channels;
-    const float inverse = args.statistics[2 * row + blockIdx.y];
+    const float inverse = p.norm ? args.statistics[2 * row + blockIdx.y] : 1.0F;
     float xhat[K][V] = {}, d[K][V] = {}, slope = 0.0F;
     for_each_vector<K>(channels, [&](int k, int column) {
       load<V>(static_cast<const E*>(args.qkv) + begin + column, xhat[k]);
@@ -92,7 +93,7 @@ __global__ void __launch_bounds__(kWarps* kWarp, K <= 3 ? 4 : 1)
         slope += d[k][i] * xhat[k][i];
       }
     });
-    slope = warp_sum(slope) / static_cast<float>(channels);
+    slope = p.norm ? warp_sum(slope) / static_cast<float>(channels) : 0.0F;
     for_each_vector<K>(channels, [&](int k, int column) {
 #pragma unroll
       for (int i = 0; i < V; ++i) d[k][i] = inverse * (d[k][i] - xhat[k][i] * slope);

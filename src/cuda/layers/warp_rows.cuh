@@ -66,8 +66,11 @@ void with_width(std::int64_t columns, Run&& run) {
     case 5:
     case 6:
       return run.template operator()<6>();
-    default:
+    case 7:
+    case 8:
       return run.template operator()<8>();
+    default:
+      return run.template operator()<9>();
   }
 }
 

@@ -1,9 +1,9 @@
 // From a noised picture to the noise in it.
 #include "models/base/diffusion_transformer.hpp"
 
-#include "mhla/fused_torch.hpp"
 #include "models/base/fit.hpp"
 #include "models/base/mixing_parameters.hpp"
+#include "nn/modulated.hpp"
 #include "nn/recompute.hpp"
 
 namespace mhla::models {
@@ -73,7 +73,7 @@ at::Tensor DiffusionTransformer::forward(const at::Tensor& x, const at::Tensor& 
   const at::Tensor condition = at::silu(times_->forward(t) + labels_->forward(y));
   const at::Tensor tokens = through_blocks(patches_->forward(x, grid) + position, condition, grid);
   const auto parts = final_modulation_->forward(condition).chunk(2, 1);
-  const at::Tensor patches = out_->forward(fused::modulate(tokens, parts[1], parts[0]));
+  const at::Tensor patches = out_->forward(nn::modulated(tokens, {parts[1], parts[0]}));
   // A token holds its patch as (row, column, channel).
   return patches.unflatten(2, {patch_, patch_, output_channels()})
       .unflatten(1, {grid.height, grid.width})

@@ -3,9 +3,9 @@
 
 #include <torch/torch.h>
 
-#include "mhla/fused_torch.hpp"
 #include "nn/convolution.hpp"
 #include "nn/grid.hpp"
+#include "nn/modulated.hpp"
 
 namespace mhla::models {
 
@@ -21,8 +21,9 @@ class ModulatedBlock : public torch::nn::Module {
     const auto parts = modulation->forward(condition).chunk(6, 1);
     const auto &shift_1 = parts[0], &scale_1 = parts[1], &gate_1 = parts[2];
     const auto &shift_2 = parts[3], &scale_2 = parts[4], &gate_2 = parts[5];
-    x = x + gate_1.unsqueeze(1) * mixed_tokens(fused::modulate(x, scale_1, shift_1), grid);
-    x = x + gate_2.unsqueeze(1) * mixed_channels(fused::modulate(x, scale_2, shift_2));
+    const nn::Branch tokens = mixed_tokens(nn::modulated(x, {scale_1, shift_1}), grid);
+    const auto [sum, normed] = nn::add_modulated(x, tokens, gate_1, {scale_2, shift_2});
+    x = nn::add_gated(sum, mixed_channels(normed), gate_2);
     return dw_conv ? nn::convolved(dw_conv, x, grid) : x;
   }
 
@@ -34,8 +35,8 @@ class ModulatedBlock : public torch::nn::Module {
   torch::nn::Conv2d dw_conv = nullptr;  // the convolution of CPE
 
  protected:
-  virtual at::Tensor mixed_tokens(const at::Tensor& x, nn::Grid grid) = 0;  // attention
-  virtual at::Tensor mixed_channels(const at::Tensor& x) = 0;               // MLP
+  virtual nn::Branch mixed_tokens(const at::Tensor& x, nn::Grid grid) = 0;  // attention
+  virtual nn::Branch mixed_channels(const at::Tensor& x) = 0;               // MLP
 };
 
 }  // namespace mhla::models

@@ -32,10 +32,10 @@ class DigBlock : public ModulatedBlock {
   nn::SwiGlu mlp;
 
  protected:
-  at::Tensor mixed_tokens(const at::Tensor& x, nn::Grid grid) override {
-    return gla ? gla->forward(x) : mhla->forward(x, grid).sum();
+  nn::Branch mixed_tokens(const at::Tensor& x, nn::Grid grid) override {
+    return gla ? nn::Branch{gla->forward(x)} : mhla->forward(x, grid);
   }
-  at::Tensor mixed_channels(const at::Tensor& x) override { return mlp->forward(x); }
+  nn::Branch mixed_channels(const at::Tensor& x) override { return {mlp->forward(x)}; }
 
  private:
   explicit DigBlock(std::int64_t width)

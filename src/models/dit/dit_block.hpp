@@ -24,8 +24,8 @@ class DitBlock : public ModulatedBlock {
   nn::Mlp mlp;
 
  protected:
-  at::Tensor mixed_tokens(const at::Tensor& x, nn::Grid grid) override { return attn->forward(x, grid).sum(); }
-  at::Tensor mixed_channels(const at::Tensor& x) override { return mlp->forward(x).sum(); }
+  nn::Branch mixed_tokens(const at::Tensor& x, nn::Grid grid) override { return attn->forward(x, grid); }
+  nn::Branch mixed_channels(const at::Tensor& x) override { return mlp->forward(x); }
 };
 
 }  // namespace mhla::models
