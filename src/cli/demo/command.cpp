@@ -38,7 +38,7 @@ struct Size {
   std::int64_t pictures, drawing_steps, side, dim, sweep_to, stream_tokens;
   double min_seconds, peer_seconds;
 };
-constexpr Size kFull = {2, 14, 28, 32, 1 << 18, 100'000, 0.15, 6.0};
+constexpr Size kFull = {2, 20, 28, 32, 1 << 18, 100'000, 0.15, 6.0};
 constexpr Size kQuick = {1, 2, 16, 16, 1 << 12, 4'000, 0.01, 1.0};
 
 void find_rank(DemoFindings& findings, const Size& size, std::uint64_t seed, Progress& progress) {

@@ -171,13 +171,23 @@ std::int64_t slots_of(const AddModulate& p) {
                                   std::max<std::int64_t>((p.tokens + kWarps - 1) / kWarps, 1));
 }
 
+// run.operator()<K>(). Fewer widths than with_width() has: these kernels take long to compile.
+template <typename Run>
+void with_few_widths(std::int64_t columns, Run&& run) {
+  const std::int64_t needed = (columns + V * kWarp - 1) / (V * kWarp);
+  if (needed <= 2) return run.template operator()<2>();
+  if (needed <= 3) return run.template operator()<3>();
+  if (needed <= 6) return run.template operator()<6>();
+  run.template operator()<9>();
+}
+
 // run.operator()<X, Y, K>() for the types and the width of a call.
 template <typename Run>
 void with_types(const AddModulate& p, Run&& run) {
   if (p.stream_dtype != p.dtype && p.stream_dtype != DType::f32)
     throw Error("add_modulate: the stream must be in float32 or in the type of the output");
   with_element(p.dtype, "add_modulate", [&]<typename Y>() {
-    with_width(p.channels, [&]<int K>() {
+    with_few_widths(p.channels, [&]<int K>() {
       if (p.stream_dtype == p.dtype)
         run.template operator()<Y, Y, K>();
       else
