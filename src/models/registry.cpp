@@ -10,6 +10,7 @@
 #include "mhla/types.hpp"
 #include "models/dig/dig.hpp"
 #include "models/dit/dit.hpp"
+#include "models/lm/lm.hpp"
 #include "models/vit/vit.hpp"
 #include "models/vlt/vlt.hpp"
 
@@ -21,6 +22,7 @@ constexpr std::array kFamilies = {
     Family{"classify", vlt_names, made<Vlt>, least_elements<Vlt, VltDesign>},
     Family{"generate", dit_names, made<Dit>, least_elements<Dit, DitDesign>},
     Family{"generate", dig_names, made<Dig>, least_elements<Dig, DigDesign>},
+    Family{"language", lm_names, made<Lm>, least_elements<Lm, LmDesign>},
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include "cli/support/checks.hpp"
 #include "cli/support/device.hpp"
+#include "cli/support/machine.hpp"
 #include "cli/support/option_group.hpp"
 
 namespace mhla::cli {

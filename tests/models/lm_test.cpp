@@ -1,0 +1,216 @@
+// Language models: sizes, options, documents, batches, training.
+#include "models/lm/lm.hpp"
+
+#include <gtest/gtest.h>
+
+#include "models/registry.hpp"
+#include "models/small_lm.hpp"
+#include "support/expect_error.hpp"
+
+namespace mhla::models {
+namespace {
+
+using testing::all_small_lms;
+using testing::description;
+using testing::random_ids;
+using testing::relative_error;
+using testing::small_lm;
+using testing::small_lm_options;
+
+std::int64_t elements_without_memory(const LmOptions& options) {
+  return static_cast<std::int64_t>(LmDesign(options).least_elements());
+}
+
+// 32,000 x 1,024 of the embedding; in each of 24 layers 4 x 1,024^2 of the projections, 3 x 1,024 x 2,816 of the MLP,
+// 2 x 1,024 of the norms, 256 of the norm of a head's output, 32 x 32 of the mixing matrix; 1,024 of the last norm.
+TEST(Lm, HasThePublishedNumberOfParameters) {
+  const std::int64_t vectors = 24 * (2 * 1024 + 256) + 1024;
+  EXPECT_EQ(elements_without_memory({}) + vectors, 341'130'240);
+  LmOptions softmax;
+  softmax.attention = {"softmax"};
+  EXPECT_EQ(elements_without_memory(softmax), 32'000 * 1024 + 24 * (4 * 1024 * 1024 + 3 * 1024 * 2816));
+}
+
+TEST(Lm, TheCountOfTheDesignIsThatOfTheMatrices) {
+  for (const LmOptions& options : all_small_lms()) {
+    std::int64_t matrices = 0;
+    for (const auto& item : small_lm(options)->named_parameters()) {
+      const bool of_the_count = item.value().dim() > 1 && item.key().find("conv1d") == std::string::npos &&
+                                item.key().find("gk_proj") == std::string::npos &&
+                                item.key().find("feature_map") == std::string::npos &&
+                                item.key().find("g_proj") == std::string::npos;
+      if (of_the_count) matrices += item.value().numel();
+    }
+    std::int64_t gates = 0;
+    for (const auto& item : small_lm(options)->named_parameters())
+      if (item.key().find("g_proj") != std::string::npos) gates += item.value().numel();
+    EXPECT_LE(elements_without_memory(options), matrices + gates) << description(options);
+    EXPECT_GE(elements_without_memory(options), matrices) << description(options);
+  }
+}
+
+TEST(Lm, WeightsHaveTheAuthorsNames) {
+  LmOptions options = small_lm_options();
+  options.short_convolution = true;
+  options.tied = false;
+  const auto parameters = small_lm(options)->named_parameters();
+  for (const char* name :
+       {"model.embeddings.weight", "model.norm.weight", "lm_head.weight", "model.layers.1.attn_norm.weight",
+        "model.layers.1.mlp_norm.weight", "model.layers.1.mlp.gate_proj.weight", "model.layers.1.mlp.up_proj.weight",
+        "model.layers.1.mlp.down_proj.weight", "model.layers.1.attn.q_proj.weight", "model.layers.1.attn.k_proj.weight",
+        "model.layers.1.attn.v_proj.weight", "model.layers.1.attn.g_proj.weight", "model.layers.1.attn.o_proj.weight",
+        "model.layers.1.attn.mixing_matrix", "model.layers.1.attn.g_norm_swish_gate.weight",
+        "model.layers.1.attn.q_conv1d.weight", "model.layers.1.attn.k_conv1d.weight",
+        "model.layers.1.attn.v_conv1d.weight"})
+    EXPECT_TRUE(parameters.contains(name)) << name;
+  EXPECT_EQ(parameters.size(), 3 + 2 * 15);
+  EXPECT_EQ(parameters["model.layers.0.attn.mixing_matrix"].sizes(), (std::vector<std::int64_t>{4, 4, 1, 1, 1, 1}));
+  EXPECT_EQ(parameters["model.layers.0.attn.q_conv1d.weight"].sizes(), (std::vector<std::int64_t>{16, 1, 4}));
+}
+
+TEST(Lm, IsFoundByItsName) {
+  EXPECT_EQ(model_names("language"), (std::vector<std::string>{"lm_tiny", "lm_small", "lm_base", "lm_340m"}));
+  const auto model = make_model(small_lm_options(), "language");
+  EXPECT_EQ(model->config().get<LmOptions>(), small_lm_options());
+}
+
+TEST(Lm, WrongOptionsAreNamed) {
+  const auto refused = [](const auto& change, std::initializer_list<std::string_view> mentions) {
+    LmOptions options = small_lm_options();
+    change(options);
+    expect_error([&] { static_cast<void>(LmDesign(options)); }, mentions);
+  };
+  refused([](LmOptions& o) { o.model = "lm_1b"; }, {"model \"lm_1b\""});
+  refused([](LmOptions& o) { o.attention = {"dense"}; }, {"attention is \"dense\"", "softmax, linear, gla or mhla"});
+  refused([](LmOptions& o) { o.attention = {}; }, {"attention is empty"});
+  refused([](LmOptions& o) { o.attention = {"mhla", "gla", "gla"}; }, {"attention has 3 entries", "2 layers"});
+  refused([](LmOptions& o) { o.feature_map = "tanh"; }, {"feature_map is \"tanh\"", "dpfp"});
+  refused([](LmOptions& o) { o.beyond = "guess"; }, {"guess"});
+  refused([](LmOptions& o) { o.mixing_init = "guess"; }, {"guess"});
+  refused([](LmOptions& o) { o.vocabulary = 0; }, {"vocabulary is 0"});
+  refused([](LmOptions& o) { o.blocks = 0; }, {"blocks is 0"});
+  refused([](LmOptions& o) { o.kv_heads = 3; }, {"kv_heads is 3", "divisor of heads, 2"});
+  refused([](LmOptions& o) { o.key_ratio = 0.3; }, {"key_ratio is 0.3"});
+  refused([](LmOptions& o) { o.value_ratio = -1.0; }, {"value_ratio is -1"});
+  refused([](LmOptions& o) { o.heads = 3, o.attention = {"softmax"}; }, {"heads is 3", "width, 32"});
+  refused([](LmOptions& o) { o.heads = 16; }, {"heads is 16", "even"});
+  refused([](LmOptions& o) { o.norm_eps = 0.0; }, {"norm_eps is 0"});
+  expect_error([] { static_cast<void>(io::Json{{"widht", 3}}.get<LmOptions>()); }, {"language model option \"widht\""});
+}
+
+TEST(Lm, WrongInputsAreNamed) {
+  const auto model = small_lm(small_lm_options());
+  expect_error([&] { model->forward(torch::zeros({2, 3})); }, {"ids", "int64 [batch, tokens]"});
+  expect_error([&] { model->forward(torch::full({1, 3}, 50)); }, {"ids go from 50 to 50", "0 to 49"});
+  expect_error([&] { model->forward(random_ids(1, 33)); }, {"5 blocks", "trained for 4", "beyond may be clamp"});
+  expect_error([&] { model->forward(random_ids(2, 8), {0, 3, 16}); }, {"documents do not end at token 8"});
+  expect_error([&] { model->forward(random_ids(1, 8), {0, 9}); }, {"documents do not go from 0 to 8"});
+  expect_error([&] { model->forward(random_ids(1, 8), {0, 5, 3, 8}); }, {"documents are not in ascending order"});
+}
+
+TEST(Lm, NoTokenSeesALaterOneOrAnotherRow) {
+  const torch::NoGradGuard no_gradient;
+  for (const LmOptions& options : all_small_lms()) {
+    const auto model = small_lm(options);
+    const at::Tensor ids = random_ids(3, 21), together = model->forward(ids);
+    at::Tensor changed = ids.clone();
+    changed.slice(1, 13).fill_(7);  // as a shorter prompt that is filled up
+    EXPECT_LT(relative_error(model->forward(changed).slice(1, 0, 13), together.slice(1, 0, 13)), 1e-5)
+        << description(options);
+    EXPECT_LT(relative_error(model->forward(ids.slice(0, 1, 2))[0], together[1]), 1e-5) << description(options);
+  }
+}
+
+TEST(Lm, PackedDocumentsAreAsEachAlone) {
+  const torch::NoGradGuard no_gradient;
+  const std::vector<std::int64_t> documents = {0, 1, 9, 9, 20, 33, 36, 40};  // of 1 to 13 tokens, one is empty
+  for (const LmOptions& options : all_small_lms()) {
+    const auto model = small_lm(options);
+    const at::Tensor ids = random_ids(2, 20), packed = model->forward(ids, documents).flatten(0, 1);
+    for (std::size_t d = 0; d + 1 < documents.size(); ++d) {
+      if (documents[d] == documents[d + 1]) continue;
+      const at::Tensor alone = model->forward(ids.view({1, 40}).slice(1, documents[d], documents[d + 1]))[0];
+      EXPECT_LT(relative_error(packed.slice(0, documents[d], documents[d + 1]), alone), 1e-5)
+          << description(options) << ", document " << d;
+    }
+  }
+}
+
+TEST(Lm, MoreBlocksThanTrainedWeighAsThePolicySays) {
+  const torch::NoGradGuard no_gradient;
+  const at::Tensor ids = random_ids(1, 60);
+  std::vector<at::Tensor> logits;
+  for (const char* beyond : {"clamp", "running-mean", "interpolate"}) {
+    LmOptions options = small_lm_options();
+    options.beyond = beyond;
+    logits.push_back(small_lm(options)->forward(ids));
+    options.beyond = "error";
+    EXPECT_LT(relative_error(logits.back().slice(1, 0, 32), small_lm(options)->forward(ids.slice(1, 0, 32))), 1e-5);
+  }
+  EXPECT_GT(relative_error(logits[0], logits[1]), 1e-3);
+  EXPECT_GT(relative_error(logits[0], logits[2]), 1e-3);
+}
+
+TEST(Lm, EveryParameterLearnsAndMatricesStayInRange) {
+  for (const LmOptions& options : all_small_lms()) {
+    const auto model = small_lm(options);
+    const at::Tensor ids = random_ids(2, 30);
+    torch::optim::SGD optimizer(model->parameters(), 1.0);
+    at::cross_entropy_loss(model->forward(ids).slice(1, 0, -1).flatten(0, 1), ids.slice(1, 1).flatten()).backward();
+    for (const auto& item : model->named_parameters())
+      EXPECT_GT(item.value().grad().abs().max().item<float>(), 0.0F) << item.key() << ", " << description(options);
+    optimizer.step();
+    for (const at::Tensor& mixing : model->mixing_parameters())
+      if (mixing.defined()) torch::NoGradGuard(), mixing.data().add_(0.9);
+    model->after_step();
+    for (const at::Tensor& mixing : model->mixing_parameters())
+      if (mixing.defined()) EXPECT_EQ(mixing.max().item<float>(), 1.0F);
+    EXPECT_FALSE(model->decays("model.layers.0.attn.mixing_matrix"));
+    EXPECT_TRUE(model->decays("model.layers.0.attn.q_proj.weight"));
+  }
+}
+
+TEST(Lm, RecomputationGivesTheSameGradients) {
+  for (LmOptions options : all_small_lms()) {
+    const at::Tensor ids = random_ids(2, 20);
+    const auto kept = small_lm(options);
+    options.recompute = true;
+    const auto again = small_lm(options);
+    kept->forward(ids, {0, 7, 20, 40}).square().mean().backward();
+    again->forward(ids, {0, 7, 20, 40}).square().mean().backward();
+    const auto parameters = again->named_parameters();
+    for (const auto& item : kept->named_parameters())
+      EXPECT_TRUE(at::allclose(item.value().grad(), parameters[item.key()].grad())) << item.key();
+  }
+}
+
+// Along a random direction in all parameters at once, in double.
+TEST(Lm, GradientsAreThoseOfFiniteDifferences) {
+  for (const LmOptions& options : all_small_lms()) {
+    const auto model = small_lm(options);
+    model->to(at::kDouble);
+    const at::Tensor ids = random_ids(2, 19);
+    const auto loss = [&] {
+      return at::cross_entropy_loss(model->forward(ids, {0, 12, 19, 38}).flatten(0, 1), ids.flatten());
+    };
+    loss().backward();
+    const torch::NoGradGuard no_gradient;
+    std::vector<at::Tensor> directions;
+    double slope = 0.0;
+    for (at::Tensor& parameter : model->parameters()) {
+      directions.push_back(torch::randn_like(parameter) * 0.1);
+      slope += (parameter.grad() * directions.back()).sum().item<double>();
+    }
+    const auto moved = [&](double by) {
+      auto parameters = model->parameters();
+      for (std::size_t i = 0; i < parameters.size(); ++i) parameters[i].add_(directions[i], by);
+      return loss().item<double>();
+    };
+    constexpr double kStep = 1e-5;
+    const double ahead = moved(kStep), behind = moved(-2.0 * kStep);
+    EXPECT_NEAR((ahead - behind) / (2.0 * kStep), slope, 1e-5 * std::abs(slope) + 1e-7) << description(options);
+  }
+}
+
+}  // namespace
+}  // namespace mhla::models
