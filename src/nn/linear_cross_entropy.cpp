@@ -54,10 +54,11 @@ LossPieces loss_in_pieces(const at::Tensor& hidden, const at::Tensor& weight, co
 
 struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropyFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& hidden, const at::Tensor& weight,
-                            const at::Tensor& labels, at::ScalarType products,
-                            const LinearCrossEntropyOptions& options, bool differentiated) {
-    LossPieces pieces = loss_in_pieces(hidden.to(products), weight.to(products), labels, options,
-                                       differentiated && hidden.requires_grad(), differentiated && weight.requires_grad());
+                            const at::Tensor& labels, at::ScalarType products, const LinearCrossEntropyOptions& options,
+                            bool differentiated) {
+    LossPieces pieces =
+        loss_in_pieces(hidden.to(products), weight.to(products), labels, options,
+                       differentiated && hidden.requires_grad(), differentiated && weight.requires_grad());
     const auto like = [](const at::Tensor& gradient, const at::Tensor& x) {
       return gradient.defined() ? gradient.to(x.scalar_type()) : gradient;
     };
@@ -95,7 +96,7 @@ at::Tensor linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weig
   }
   const at::Tensor rows = hidden.reshape({-1, hidden.size(-1)});
   return LinearCrossEntropyFunction::apply(rows, weight, labels.reshape(-1), product_type(hidden), options,
-                                          at::GradMode::is_enabled());
+                                           at::GradMode::is_enabled());
 }
 
 }  // namespace mhla::nn
