@@ -10,10 +10,10 @@ GatedProjections::GatedProjections(const CausalOptions& options)
     : CausalAttention(options),
       q_proj_(register_module("q_proj", without_bias(options.dim, options.heads * options.key_width))),
       k_proj_(register_module("k_proj", without_bias(options.dim, options.kv_heads * options.key_width))),
-      v_proj_(register_module("v_proj", without_bias(options.dim, options.kv_heads * options.value_width))),
-      o_proj_(register_module("o_proj", without_bias(options.heads * options.value_width, options.dim))) {
+      v_proj_(register_module("v_proj", without_bias(options.dim, options.kv_heads * options.value_width))) {
   if (options.output_gate)
     g_proj_ = register_module("g_proj", without_bias(options.dim, options.heads * options.value_width));
+  o_proj_ = register_module("o_proj", without_bias(options.heads * options.value_width, options.dim));
   if (options.short_convolution) {
     const auto convolution = [this](const char* name, const torch::nn::Linear& projection) {
       return register_module(name, ShortConvolution(projection->options.out_features()));

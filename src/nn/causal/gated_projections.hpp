@@ -22,7 +22,7 @@ class GatedProjections : public CausalAttention {
   virtual at::Tensor mixed(const Heads& heads, const at::Tensor& x, const Line& line, LayerState* state) = 0;
 
  private:
-  torch::nn::Linear q_proj_, k_proj_, v_proj_, g_proj_ = nullptr, o_proj_;
+  torch::nn::Linear q_proj_, k_proj_, v_proj_, g_proj_ = nullptr, o_proj_ = nullptr;
   ShortConvolution q_conv_ = nullptr, k_conv_ = nullptr, v_conv_ = nullptr;
   Norm norm_ = nullptr;
 };
