@@ -87,9 +87,12 @@ TEST(LmFile, FoldersOfTransformersAreRead) {
   io::save_tensors(folder / "second.safetensors", parts[1]);
   write_text(folder / "model.safetensors.index.json", io::Json{{"weight_map", map}}.dump());
   EXPECT_TRUE(at::equal(load_lm(folder.path())->forward(ids), expected));
-  parts[1].erase("model.layers.1.mlp.up_proj.weight");
+  parts[0].erase("model.norm.weight");
+  parts[1]["more"] = torch::zeros({64});
+  io::save_tensors(folder / "first.safetensors", parts[0]);
   io::save_tensors(folder / "second.safetensors", parts[1]);
-  expect_error([&] { load_lm(folder.path()); }, {"do not fit", "missing", "model.layers.1.mlp.up_proj.weight"});
+  expect_error([&] { load_lm(folder.path()); },
+               {"do not fit", "missing in the file:\n  model.norm.weight", "not in the model:\n  more"});
 }
 
 TEST(LmFile, TheAuthorsConfigMeansTheirModel) {

@@ -1,6 +1,7 @@
 // Language models: sizes, options, documents, batches, training.
 #include "models/lm/lm.hpp"
 
+#include <ATen/autocast_mode.h>
 #include <gtest/gtest.h>
 
 #include "models/registry.hpp"
@@ -17,35 +18,28 @@ using testing::relative_error;
 using testing::small_lm;
 using testing::small_lm_options;
 
-std::int64_t elements_without_memory(const LmOptions& options) {
-  return static_cast<std::int64_t>(LmDesign(options).least_elements());
+// Elements of the matrices, as the design counts them, and of the norms: two and that of a head's output in a layer,
+// and the last one. Without memory for the model.
+std::int64_t counted(const LmOptions& options) {
+  const LmDesign design(options);
+  std::int64_t norms = design.width;
+  for (std::size_t layer = 0; layer < design.attention.size(); ++layer) {
+    norms += 2 * design.width;
+    if (design.attention[layer] != nn::CausalKind::softmax) norms += design.attention_options(layer).value_width;
+  }
+  return static_cast<std::int64_t>(design.least_elements()) + norms;
 }
 
-// 32,000 x 1,024 of the embedding; in each of 24 layers 4 x 1,024^2 of the projections, 3 x 1,024 x 2,816 of the MLP,
-// 2 x 1,024 of the norms, 256 of the norm of a head's output, 32 x 32 of the mixing matrix; 1,024 of the last norm.
 TEST(Lm, HasThePublishedNumberOfParameters) {
-  const std::int64_t vectors = 24 * (2 * 1024 + 256) + 1024;
-  EXPECT_EQ(elements_without_memory({}) + vectors, 341'130'240);
-  LmOptions softmax;
-  softmax.attention = {"softmax"};
-  EXPECT_EQ(elements_without_memory(softmax), 32'000 * 1024 + 24 * (4 * 1024 * 1024 + 3 * 1024 * 2816));
-}
-
-TEST(Lm, TheCountOfTheDesignIsThatOfTheMatrices) {
-  for (const LmOptions& options : all_small_lms()) {
-    std::int64_t matrices = 0;
-    for (const auto& item : small_lm(options)->named_parameters()) {
-      const bool of_the_count = item.value().dim() > 1 && item.key().find("conv1d") == std::string::npos &&
-                                item.key().find("gk_proj") == std::string::npos &&
-                                item.key().find("feature_map") == std::string::npos &&
-                                item.key().find("g_proj") == std::string::npos;
-      if (of_the_count) matrices += item.value().numel();
-    }
-    std::int64_t gates = 0;
-    for (const auto& item : small_lm(options)->named_parameters())
-      if (item.key().find("g_proj") != std::string::npos) gates += item.value().numel();
-    EXPECT_LE(elements_without_memory(options), matrices + gates) << description(options);
-    EXPECT_GE(elements_without_memory(options), matrices) << description(options);
+  EXPECT_EQ(counted({}), 341'130'240);
+  LmOptions options;
+  options.attention = {"softmax"};
+  EXPECT_EQ(counted(options), 32'000 * 1024 + 24 * (4 * 1024 * 1024 + 3 * 1024 * 2816 + 2 * 1024) + 1024);
+  for (const char* attention : {"mhla", "softmax", "linear"}) {  // and models have as many as is counted
+    options = small_lm_options({attention});
+    EXPECT_EQ(counted(options), testing::parameter_count(*small_lm(options))) << attention;
+    options.kv_heads = 1, options.tied = options.output_gate = false;
+    EXPECT_EQ(counted(options), testing::parameter_count(*small_lm(options))) << attention;
   }
 }
 
@@ -211,6 +205,67 @@ TEST(Lm, GradientsAreThoseOfFiniteDifferences) {
     EXPECT_NEAR((ahead - behind) / (2.0 * kStep), slope, 1e-5 * std::abs(slope) + 1e-7) << description(options);
   }
 }
+
+TEST(GpuLm, LogitsStatesAndGradientsAreThoseOfTheCpu) {
+  if (!torch::cuda::is_available()) GTEST_SKIP() << "no CUDA device: GPU tests not run";
+  for (const LmOptions& options : all_small_lms()) {
+    const auto on_cpu = small_lm(options), on_gpu = small_lm(options);
+    on_gpu->to(at::kCUDA);
+    const at::Tensor ids = random_ids(2, 27);
+    const std::vector<std::int64_t> documents = {0, 12, 27, 54};
+    const at::Tensor expected = on_cpu->forward(ids, documents), found = on_gpu->forward(ids.cuda(), documents);
+    EXPECT_LT(relative_error(found.cpu(), expected), 1e-4) << description(options);
+    expected.square().sum().backward();
+    found.square().sum().backward();
+    const auto parameters = on_gpu->named_parameters();
+    for (const auto& item : on_cpu->named_parameters())
+      EXPECT_LT(relative_error(parameters[item.key()].grad().cpu(), item.value().grad()), 1e-3) << item.key();
+
+    const torch::NoGradGuard no_gradient;
+    const at::Tensor whole = on_cpu->forward(ids);
+    for (const std::int64_t prefilled : {5, 16, 19}) {
+      LmState state = on_gpu->new_state(2);
+      at::Tensor logits = on_gpu->prefill(state, ids.slice(1, 0, prefilled).cuda());
+      for (std::int64_t token = prefilled; token < 27; ++token) {
+        EXPECT_LT(relative_error(logits.cpu(), whole.select(1, token - 1)), 1e-4) << description(options) << token;
+        logits = on_gpu->step(state, ids.select(1, token).cuda());
+      }
+    }
+    LmState ragged = on_gpu->new_state(2);  // rows at different tokens
+    on_gpu->prefill(ragged, std::vector{ids[0].slice(0, 0, 3).cuda(), ids[1].slice(0, 0, 18).cuda()});
+    const at::Tensor next = at::stack({ids[0][3], ids[1][18]}), logits = on_gpu->step(ragged, next.cuda()).cpu();
+    EXPECT_LT(relative_error(logits, at::stack({whole[0][3], whole[1][18]})), 1e-4) << description(options);
+  }
+}
+
+// Gradients are finite, and a state goes on in the type of autocast.
+void expect_training_under_autocast(at::DeviceType device) {
+  for (const LmOptions& options : all_small_lms()) {
+    const auto model = small_lm(options);
+    model->to(device);
+    const at::Tensor ids = random_ids(2, 27).to(device);
+    at::autocast::set_autocast_enabled(device, true);
+    at::autocast::set_autocast_dtype(device, at::kBFloat16);
+    const at::Tensor logits = model->forward(ids);
+    LmState state = model->new_state(2);
+    model->prefill(state, ids.slice(1, 0, 11));
+    at::Tensor last;
+    for (std::int64_t token = 11; token < 27; ++token) last = model->step(state, ids.select(1, token));
+    at::autocast::set_autocast_enabled(device, false);
+    at::autocast::clear_cache();
+    EXPECT_LT(relative_error(last.to(at::kFloat), logits.select(1, 26).to(at::kFloat)), 0.1) << description(options);
+    logits.to(at::kFloat).square().mean().backward();
+    for (const auto& item : model->named_parameters())
+      EXPECT_TRUE(item.value().grad().isfinite().all().item<bool>()) << item.key() << ", " << description(options);
+  }
+}
+
+TEST(GpuLm, TrainsUnderAutocast) {
+  if (!torch::cuda::is_available()) GTEST_SKIP() << "no CUDA device: GPU tests not run";
+  expect_training_under_autocast(at::kCUDA);
+}
+
+TEST(Lm, TrainsUnderAutocast) { expect_training_under_autocast(at::kCPU); }
 
 }  // namespace
 }  // namespace mhla::models

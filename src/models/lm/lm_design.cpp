@@ -159,6 +159,8 @@ double LmDesign::least_elements() const {
   for (const nn::CausalKind kind : attention) {
     const Heads heads = heads_of(kind);
     elements += channels * static_cast<double>((heads.all + heads.kv) * (heads.key_width + heads.value_width));
+    if (kind != nn::CausalKind::softmax && options.output_gate)
+      elements += channels * static_cast<double>(heads.all * heads.value_width);
     if (kind == nn::CausalKind::mhla) elements += std::pow(static_cast<double>(options.blocks), 2);
   }
   return elements;
