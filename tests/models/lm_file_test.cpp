@@ -1,10 +1,11 @@
 // Language models in files: our own, and folders of transformers.
-#include "models/lm/lm_file.hpp"
+#include "models/lm_file.hpp"
 
 #include <gtest/gtest.h>
 
 #include "io/file.hpp"
 #include "models/base/weights.hpp"
+#include "models/lm/transformers_config.hpp"
 #include "models/small_lm.hpp"
 #include "support/expect_error.hpp"
 #include "support/temporary_folder.hpp"

@@ -145,6 +145,16 @@ TEST(Lm, MoreBlocksThanTrainedWeighAsThePolicySays) {
   EXPECT_GT(relative_error(logits[0], logits[2]), 1e-3);
 }
 
+TEST(Lm, LinearAttentionDoesNotDependOnItsBlocks) {
+  const torch::NoGradGuard no_gradient;
+  LmOptions options = small_lm_options({"linear"});
+  const at::Tensor ids = random_ids(1, 600);
+  options.block_size = 2;  // 300 blocks
+  const at::Tensor logits = small_lm(options)->forward(ids);
+  options.block_size = 64;
+  EXPECT_LT(relative_error(logits, small_lm(options)->forward(ids)), 1e-5);
+}
+
 TEST(Lm, EveryParameterLearnsAndMatricesStayInRange) {
   for (const LmOptions& options : all_small_lms()) {
     const auto model = small_lm(options);

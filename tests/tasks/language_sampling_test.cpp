@@ -41,40 +41,40 @@ void expect_shares(const std::vector<double>& found, const std::vector<double>& 
 
 constexpr double kOut = -std::numeric_limits<double>::infinity();
 
-TEST(Sampling, FollowsTheSoftmaxOfTheLogits) { expect_shares(shares(kLogits, {}), {0.0, 2.0, -1.0, 1.0, 0.5}); }
+TEST(TokenSampling, FollowsTheSoftmaxOfTheLogits) { expect_shares(shares(kLogits, {}), {0.0, 2.0, -1.0, 1.0, 0.5}); }
 
-TEST(Sampling, TemperatureDividesTheLogits) {
+TEST(TokenSampling, TemperatureDividesTheLogits) {
   expect_shares(shares(kLogits, {.temperature = 0.5}), {0.0, 4.0, -2.0, 2.0, 1.0});
 }
 
-TEST(Sampling, TemperatureZeroTakesTheMostLikelyAndOfEqualsTheFirst) {
+TEST(TokenSampling, TemperatureZeroTakesTheMostLikelyAndOfEqualsTheFirst) {
   EXPECT_EQ(sample_token(kLogits, {.temperature = 0.0}, {}), 1);
   EXPECT_EQ(sample_token(std::vector{1.0F, 3.0F, 3.0F}, {.temperature = 0.0}, {}), 1);
   EXPECT_EQ(sample_token(kLogits, {.top_k = 1}, {}), 1);
 }
 
-TEST(Sampling, TopKKeepsTheMostLikely) {
+TEST(TokenSampling, TopKKeepsTheMostLikely) {
   expect_shares(shares(kLogits, {.top_k = 2}), {kOut, 2.0, kOut, 1.0, kOut});
   expect_shares(shares(kLogits, {.top_k = 99}), {0.0, 2.0, -1.0, 1.0, 0.5});
 }
 
 // Probabilities are 0.083, 0.61, 0.030, 0.225 and 0.136 times 0.92.
-TEST(Sampling, TopPKeepsTheFewestThatReachIt) {
+TEST(TokenSampling, TopPKeepsTheFewestThatReachIt) {
   expect_shares(shares(kLogits, {.top_p = 0.5}), {kOut, 2.0, kOut, kOut, kOut});
   expect_shares(shares(kLogits, {.top_p = 0.75}), {kOut, 2.0, kOut, 1.0, kOut});
   expect_shares(shares(kLogits, {.top_p = 1e-9}), {kOut, 2.0, kOut, kOut, kOut});
 }
 
-TEST(Sampling, MinPKeepsWhatIsLikelyEnough) {
+TEST(TokenSampling, MinPKeepsWhatIsLikelyEnough) {
   expect_shares(shares(kLogits, {.min_p = 0.3}), {kOut, 2.0, kOut, 1.0, kOut});
   expect_shares(shares(kLogits, {.min_p = 1.0}), {kOut, 2.0, kOut, kOut, kOut});
 }
 
-TEST(Sampling, RepeatedTokensArePenalisedOnce) {
+TEST(TokenSampling, RepeatedTokensArePenalisedOnce) {
   expect_shares(shares(kLogits, {.repetition_penalty = 2.0}, 4000, {1, 2, 1, 77, -5}), {0.0, 1.0, -2.0, 1.0, 0.5});
 }
 
-TEST(Sampling, TokensOfMinusInfinityAreNeverDrawn) {
+TEST(TokenSampling, TokensOfMinusInfinityAreNeverDrawn) {
   std::vector<float> logits = kLogits;
   logits[1] = logits[3] = -INFINITY;
   expect_shares(shares(logits, {}), {0.0, kOut, -1.0, kOut, 0.5});
@@ -84,7 +84,7 @@ TEST(Sampling, TokensOfMinusInfinityAreNeverDrawn) {
   expect_error([&] { sample_token(logits, {}, {}); }, {"nan for token 2"});
 }
 
-TEST(Sampling, ADrawDependsOnSeedSequenceAndPositionAlone) {
+TEST(TokenSampling, ADrawDependsOnSeedSequenceAndPositionAlone) {
   torch::manual_seed(1);
   const at::Tensor logits = torch::randn({6, 100});
   std::vector<SequencePlace> places;
@@ -106,7 +106,7 @@ TEST(Sampling, ADrawDependsOnSeedSequenceAndPositionAlone) {
   EXPECT_NE(drawn(1, 2, 3), drawn(1, 2, 4));
 }
 
-TEST(Sampling, RowsMayHaveOptionsOfTheirOwn) {
+TEST(TokenSampling, RowsMayHaveOptionsOfTheirOwn) {
   const at::Tensor logits = torch::tensor(kLogits).repeat({2, 1});
   const std::vector<SamplingOptions> options = {{.temperature = 0.0}, {.repetition_penalty = 9.0, .temperature = 0.0}};
   const std::vector<SequencePlace> places(2);
@@ -116,7 +116,7 @@ TEST(Sampling, RowsMayHaveOptionsOfTheirOwn) {
   expect_error([&] { sample_tokens(logits, options, std::span(places).first(1)); }, {"places 1"});
 }
 
-TEST(Sampling, WrongOptionsAreNamed) {
+TEST(TokenSampling, WrongOptionsAreNamed) {
   const auto refused = [](const SamplingOptions& options, std::string_view name) {
     expect_error([&] { check(options); }, {name});
   };

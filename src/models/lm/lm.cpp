@@ -171,6 +171,7 @@ at::Tensor Lm::prefill(LmState& state, const std::vector<at::Tensor>& prompts) {
 
 std::vector<at::Tensor> Lm::mixing_parameters() const {
   std::vector<at::Tensor> parameters;
+  parameters.reserve(blocks_.size());
   for (const auto& block : blocks_) parameters.push_back(block->attn->mixing());
   return parameters;
 }

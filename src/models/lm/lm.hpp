@@ -75,7 +75,7 @@ class Lm : public Model {
 
   torch::nn::Embedding embeddings_;
   std::vector<std::shared_ptr<LmBlock>> blocks_;
-  mutable nn::Norm norm_ = nullptr;
+  std::shared_ptr<nn::NormImpl> norm_;
   torch::nn::Linear head_ = nullptr;
 };
 

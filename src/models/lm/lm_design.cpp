@@ -87,6 +87,7 @@ std::int64_t usual_mlp_width(std::int64_t width) { return (8 * width / 3 + 255) 
 
 std::vector<std::string> lm_names() {
   std::vector<std::string> names;
+  names.reserve(kLmSizes.size());
   for (const LmSize& size : kLmSizes) names.emplace_back(size.name);
   return names;
 }

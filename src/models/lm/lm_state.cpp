@@ -25,6 +25,7 @@ at::Tensor appended(const at::Tensor& a, const at::Tensor& b) {
   if (a.dim() != b.dim() || a.scalar_type() != b.scalar_type())
     throw Error("states are of different models: they cannot be joined");
   std::vector<std::int64_t> sizes;
+  sizes.reserve(static_cast<std::size_t>(a.dim()));
   for (std::int64_t axis = 0; axis < a.dim(); ++axis) sizes.push_back(std::max(a.size(axis), b.size(axis)));
   return at::cat({padded_to(a, sizes), padded_to(b, sizes)});
 }

@@ -1,10 +1,11 @@
 // config.json of Llama's and the authors' models.
+#include "models/lm/transformers_config.hpp"
+
 #include <fmt/format.h>
 
-#include <string_view>
+#include <vector>
 
 #include "mhla/types.hpp"
-#include "models/lm/lm_file.hpp"
 
 namespace mhla::models {
 namespace {
@@ -26,7 +27,7 @@ class TransformersConfig {
     return value;
   }
   template <typename Value>
-  Value get(const char* key, Value otherwise) const {
+  Value get(const char* key, const Value& otherwise) const {
     return has(key) ? get<Value>(key) : otherwise;
   }
 
@@ -71,7 +72,7 @@ LmOptions llama_options(const TransformersConfig& config) {
 
 LmOptions gla_options(const TransformersConfig& config) {
   LmOptions options = common_options(config);
-  const auto extends = config.get<std::string>("attn_extends", "mhla");
+  const auto extends = config.get("attn_extends", std::string("mhla"));
   if (extends != "mhla" && extends != "gla")
     config.fail("\"attn_extends\" is \"" + extends + "\"; known are mhla, gla");
   options.attention = {extends};

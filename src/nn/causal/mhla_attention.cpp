@@ -9,6 +9,16 @@
 #include "nn/causal/mixing.hpp"
 
 namespace mhla::nn {
+namespace {
+
+// Equal weights allow any blocks: few enough that mixing them, quadratic in their number, costs little.
+std::int64_t linear_block_size(std::int64_t size, std::int64_t tokens) {
+  constexpr std::int64_t kMostLinearBlocks = 256;
+  while (tokens > kMostLinearBlocks * size) size *= 2;
+  return size;
+}
+
+}  // namespace
 
 CausalMhla::CausalMhla(const CausalOptions& options)
     : GatedProjections(options), q_map_(options.feature_map, options.key_width),
@@ -80,14 +90,15 @@ at::Tensor CausalMhla::mixed(const Heads& heads, const at::Tensor& /*x*/, const 
   if (state != nullptr) return through_blocks(decode_config(), matrix(), *state, {q, k, heads.v}, line.seen());
   std::int64_t longest = q.size(1);
   if (line.cu_seqlens().defined()) longest = line.cu_seqlens().diff().max().item<std::int64_t>();
-  const std::int64_t blocks = (longest + options.block_size - 1) / options.block_size;
-  AttentionOptions call{.partition = Partition::line(q.size(1), options.block_size),
+  std::int64_t size = options.block_size;
+  if (!mixing_.defined()) size = linear_block_size(size, longest);
+  AttentionOptions call{.partition = Partition::line(q.size(1), size),
                         .feature_map = FeatureMap::identity,
                         .normalizer = Normalizer::none,
                         .masking = Masking::token_causal,
                         .scale = scale()};
   if (line.cu_seqlens().defined()) call.cu_seqlens = line.cu_seqlens();
-  return attention(q, k, heads.v, extended_mixing(matrix(), blocks, beyond()), call);
+  return attention(q, k, heads.v, extended_mixing(matrix(), (longest + size - 1) / size, beyond()), call);
 }
 
 }  // namespace mhla::nn

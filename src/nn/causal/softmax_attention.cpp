@@ -99,7 +99,7 @@ at::Tensor CausalSoftmax::forward(const at::Tensor& x, const Line& line, LayerSt
   } else {
     at::Tensor& keys = state->at("k");
     at::Tensor& values = state->at("v");
-    const at::Tensor places = line.positions();  // [1 or B, T]
+    const at::Tensor& places = line.positions();  // [1 or B, T]
     const auto cache = [&](at::Tensor& cached, const at::Tensor& fresh) {
       const at::Tensor by_token = fresh.transpose(1, 2).to(cached.scalar_type());
       cached.scatter_(2, places.unsqueeze(1).unsqueeze(3).expand(by_token.sizes()), by_token);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "data/random_stream.hpp"
 #include "mhla/types.hpp"
@@ -47,22 +48,45 @@ std::vector<Candidate> candidates_of(std::span<const float> logits, double penal
   return candidates;
 }
 
-// Relative to the likeliest, which comes first.
-double weight(const Candidate& candidate, const Candidate& first) { return std::exp(candidate.score - first.score); }
-
-// `sorted`: from the likeliest on.
-void keep_top_p(std::vector<Candidate>& sorted, double top_p) {
-  double all = 0.0, sum = 0.0;
-  for (const Candidate& candidate : sorted) all += weight(candidate, sorted.front());
-  std::size_t kept = 0;
-  while (kept < sorted.size() && (kept == 0 || sum < top_p * all)) sum += weight(sorted[kept++], sorted.front());
-  sorted.resize(kept);
+double best_score(const std::vector<Candidate>& candidates) {
+  return std::ranges::max(candidates, {}, &Candidate::score).score;
 }
 
-void keep_min_p(std::vector<Candidate>& sorted, double min_p) {
-  const auto end = std::ranges::find_if(
-      sorted, [&](const Candidate& candidate) { return weight(candidate, sorted.front()) < min_p; });
-  sorted.erase(end, sorted.end());
+// Relative to a token of the score `best`.
+double weight(const Candidate& candidate, double best) { return std::exp(candidate.score - best); }
+
+double sum_of_weights(const std::vector<Candidate>& candidates, double best) {
+  double sum = 0.0;
+  for (const Candidate& candidate : candidates) sum += weight(candidate, best);
+  return sum;
+}
+
+void keep_top_k(std::vector<Candidate>& candidates, std::int64_t k) {
+  if (k == 0 || k >= std::ssize(candidates)) return;
+  std::ranges::nth_element(candidates, candidates.begin() + k, likelier);
+  candidates.resize(static_cast<std::size_t>(k));
+  std::ranges::sort(candidates, likelier);
+}
+
+void keep_top_p(std::vector<Candidate>& candidates, double top_p) {
+  if (top_p >= 1.0) return;
+  const double best = best_score(candidates), enough = top_p * sum_of_weights(candidates, best);
+  const auto less_likely = [](const Candidate& a, const Candidate& b) { return likelier(b, a); };
+  std::vector<Candidate> kept;
+  double sum = 0.0;
+  for (std::ranges::make_heap(candidates, less_likely); !candidates.empty() && (kept.empty() || sum < enough);) {
+    std::ranges::pop_heap(candidates, less_likely);
+    kept.push_back(candidates.back());
+    candidates.pop_back();
+    sum += weight(kept.back(), best);
+  }
+  candidates = std::move(kept);
+}
+
+void keep_min_p(std::vector<Candidate>& candidates, double min_p) {
+  if (min_p == 0.0) return;
+  const double best = best_score(candidates);
+  std::erase_if(candidates, [&](const Candidate& candidate) { return weight(candidate, best) < min_p; });
 }
 
 }  // namespace
@@ -86,20 +110,15 @@ std::int64_t sample_token(std::span<const float> logits, const SamplingOptions& 
   std::vector<Candidate> candidates = candidates_of(logits, options.repetition_penalty, before);
   if (options.temperature == 0.0 || options.top_k == 1) return std::ranges::min_element(candidates, likelier)->id;
   for (Candidate& candidate : candidates) candidate.score /= options.temperature;
-  const auto k = static_cast<std::ptrdiff_t>(options.top_k);
-  if (k > 0 && k < std::ssize(candidates)) {
-    std::ranges::nth_element(candidates, candidates.begin() + k, likelier);
-    candidates.resize(static_cast<std::size_t>(k));
-  }
-  std::ranges::sort(candidates, likelier);
-  if (options.top_p < 1.0) keep_top_p(candidates, options.top_p);
-  if (options.min_p > 0.0) keep_min_p(candidates, options.min_p);
-  double all = 0.0;
-  for (const Candidate& candidate : candidates) all += weight(candidate, candidates.front());
-  double left = data::RandomStream({options.seed, place.sequence, place.position}).uniform() * all;
+  keep_top_k(candidates, options.top_k);
+  keep_top_p(candidates, options.top_p);
+  keep_min_p(candidates, options.min_p);
+  const double best = best_score(candidates);
+  double left =
+      data::RandomStream({options.seed, place.sequence, place.position}).uniform() * sum_of_weights(candidates, best);
   for (const Candidate& candidate : candidates)
-    if ((left -= weight(candidate, candidates.front())) < 0.0) return candidate.id;
-  return candidates.front().id;  // rounding took the last one's share
+    if ((left -= weight(candidate, best)) < 0.0) return candidate.id;
+  return candidates.back().id;  // where rounding took the last one's share
 }
 
 at::Tensor sample_tokens(const at::Tensor& logits, std::span<const SamplingOptions> options,

@@ -1,5 +1,5 @@
 // One file or several, and whether all of the model was in them.
-#include "models/lm/lm_file.hpp"
+#include "models/lm_file.hpp"
 
 #include <fmt/format.h>
 
@@ -9,6 +9,7 @@
 
 #include "io/file.hpp"
 #include "models/base/weights.hpp"
+#include "models/lm/transformers_config.hpp"
 #include "models/registry.hpp"
 
 namespace mhla::models {
@@ -16,8 +17,7 @@ namespace {
 
 io::Json read_json(const std::filesystem::path& path) {
   const std::vector<std::byte> bytes = io::read_file(path);
-  return io::parse_json({static_cast<const char*>(static_cast<const void*>(bytes.data())), bytes.size()},
-                        path.string());
+  return io::parse_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path.string());
 }
 
 // The files of a folder that hold its tensors.
@@ -58,9 +58,7 @@ void load_parts(Lm& model, const std::vector<io::SafeTensors>& files, const std:
 std::shared_ptr<Lm> model_of(const std::vector<io::SafeTensors>& files, const LmOptions& options) {
   const LmDesign design(options);
   double there = 0.0;
-  for (const io::SafeTensors& file : files)
-    for (const auto& item : file.tensors())
-      there += static_cast<double>(item.second.data.size() / io::safetensors_element_size(item.second.dtype));
+  for (const io::SafeTensors& file : files) there += elements_of(file);
   if (const double least = design.least_elements(); there < least)
     throw Error(fmt::format("such a model has at least {:.4g} elements, but the tensors of the file have {:.4g}", least,
                             there));
