@@ -1,6 +1,7 @@
 // The loss in pieces against torch's own on whole logits.
 #include "nn/linear_cross_entropy.hpp"
 
+#include <ATen/autocast_mode.h>
 #include <gtest/gtest.h>
 
 #include "support/expect_error.hpp"
@@ -71,6 +72,25 @@ TEST(LinearCrossEntropy, LargeLogitsDoNotOverflow) {
   LossCase c;
   c.hidden *= 1e4;
   EXPECT_TRUE(linear_cross_entropy(c.hidden.to(at::kFloat), c.weight.to(at::kFloat), c.labels).isfinite().item<bool>());
+}
+
+TEST(LinearCrossEntropy, ProductsAreInTheTypeOfAutocast) {
+  torch::manual_seed(2);
+  LossCase c;
+  c.hidden = c.hidden.to(at::kFloat), c.weight = c.weight.to(at::kFloat);
+  const auto loss = [&](const at::Tensor& hidden, const at::Tensor& weight) {
+    return linear_cross_entropy(hidden, weight, c.labels, {.chunk = 5});
+  };
+  const auto expected = everything(c, loss);
+  at::autocast::set_autocast_enabled(at::kCPU, true);
+  at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
+  const auto found = everything(c, loss);
+  at::autocast::set_autocast_enabled(at::kCPU, false);
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(found[i].scalar_type(), at::kFloat);
+    EXPECT_LT(relative_error(found[i], expected[i]), 2e-2) << i;
+    EXPECT_GT(relative_error(found[i], expected[i]), 1e-5) << i;
+  }
 }
 
 TEST(LinearCrossEntropy, WrongArgumentsAreNamed) {

@@ -11,6 +11,7 @@
 namespace mhla::tasks {
 namespace {
 
+constexpr double kOut = -std::numeric_limits<double>::infinity();
 const std::vector<float> kLogits = {0.0F, 2.0F, -1.0F, 1.0F, 0.5F};
 
 // How often each token is drawn in this many positions.
@@ -39,12 +40,12 @@ void expect_shares(const std::vector<double>& found, const std::vector<double>& 
   }
 }
 
-constexpr double kOut = -std::numeric_limits<double>::infinity();
-
 TEST(TokenSampling, FollowsTheSoftmaxOfTheLogits) { expect_shares(shares(kLogits, {}), {0.0, 2.0, -1.0, 1.0, 0.5}); }
 
 TEST(TokenSampling, TemperatureDividesTheLogits) {
   expect_shares(shares(kLogits, {.temperature = 0.5}), {0.0, 4.0, -2.0, 2.0, 1.0});
+  expect_shares(shares(kLogits, {.temperature = 1e-320}), {kOut, 2.0, kOut, kOut, kOut});
+  expect_shares(shares(kLogits, {.temperature = 1e300}), {0.0, 0.0, 0.0, 0.0, 0.0});
 }
 
 TEST(TokenSampling, TemperatureZeroTakesTheMostLikelyAndOfEqualsTheFirst) {

@@ -125,9 +125,9 @@ at::Tensor Lm::extend(LmState& state, const at::Tensor& ids) const {
   const std::int64_t tokens = ids.size(1);
   for (std::size_t layer = 0; layer < blocks_.size(); ++layer)
     blocks_[layer]->attn->reserve(state.layers()[layer], state.most_seen() + tokens);
-  const auto same = state.common_position();
+  const bool same = state.same_position();
   if (same || tokens == 1) {
-    at::Tensor x = through_blocks(ids, nn::Line(tokens, state.positions(), same), &state);
+    at::Tensor x = through_blocks(ids, nn::Line(tokens, state.positions(), state.most_seen(), same), &state);
     state.advance(tokens);
     return x;
   }

@@ -95,9 +95,8 @@ LmState LmState::joined(std::span<const LmState> states) {
   return result;
 }
 
-std::optional<std::int64_t> LmState::common_position() const {
-  const bool same = std::ranges::all_of(seen_, [&](std::int64_t seen) { return seen == seen_.front(); });
-  return same && !seen_.empty() ? std::optional(seen_.front()) : std::nullopt;
+bool LmState::same_position() const {
+  return std::ranges::all_of(seen_, [&](std::int64_t seen) { return seen == seen_.front(); });
 }
 
 void LmState::advance(std::int64_t tokens) {

@@ -4,7 +4,6 @@
 #include <torch/torch.h>
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -34,7 +33,7 @@ class LmState {
   std::vector<nn::LayerState>& layers() { return layers_; }
   const std::vector<nn::LayerState>& layers() const { return layers_; }
   const at::Tensor& positions() const { return positions_; }  // seen(), int64 [B] on the device
-  std::optional<std::int64_t> common_position() const;        // none: rows differ
+  bool same_position() const;                                 // of all rows
   void advance(std::int64_t tokens);
   void set_seen(std::vector<std::int64_t> seen);
 

@@ -22,15 +22,22 @@ at::Tensor positions_in_documents(const std::vector<std::int64_t>& offsets) {
 
 }  // namespace
 
-Line::Line(std::int64_t tokens, at::Device device) : positions_(counted(tokens, device)) {}
+Line::Line(std::int64_t tokens, at::Device device) : positions_(counted(tokens, device)), end_(tokens) {}
 
 Line::Line(std::vector<std::int64_t> offsets, at::Device device)
     : positions_(positions_in_documents(offsets).unsqueeze(0).to(device)),
-      cu_seqlens_(torch::tensor(offsets, at::kLong)), documents_(std::move(offsets)) {}
+      cu_seqlens_(torch::tensor(offsets, at::kLong)), documents_(std::move(offsets)) {
+  for (std::size_t d = 0; d + 1 < documents_.size(); ++d) end_ = std::max(end_, documents_[d + 1] - documents_[d]);
+}
 
-Line::Line(std::int64_t tokens, const at::Tensor& seen, std::optional<std::int64_t> same)
-    : positions_(same ? counted(tokens, seen.device()) + *same : seen.unsqueeze(1) + counted(tokens, seen.device())),
-      seen_(same) {}
+Line::Line(std::int64_t tokens, const at::Tensor& seen, std::int64_t most, bool same)
+    : positions_(same ? counted(tokens, seen.device()) + most : seen.unsqueeze(1) + counted(tokens, seen.device())),
+      end_(most + tokens) {
+  if (same)
+    seen_ = most;
+  else
+    seen_.reset();
+}
 
 const fused::RotaryTables& Line::rotary(std::int64_t dim, double base, at::ScalarType type) const {
   const Key key{{dim, base}, type};

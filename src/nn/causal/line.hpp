@@ -23,14 +23,15 @@ class Line {
   // 1]) of its tokens.
   Line(std::vector<std::int64_t> offsets, at::Device device);
 
-  // Rows that go on from a state. `seen`: tokens before these, int64 [B] on the model's device; `same`: their number
-  // where it is that of all rows.
-  Line(std::int64_t tokens, const at::Tensor& seen, std::optional<std::int64_t> same);
+  // Rows that go on from a state. `seen`: tokens before these, int64 [B] on the model's device; `most`: the
+  // largest of them; `same`: whether all are that.
+  Line(std::int64_t tokens, const at::Tensor& seen, std::int64_t most, bool same);
 
   const at::Tensor& positions() const { return positions_; }                 // int64, [1 or B, T]
   const std::vector<std::int64_t>& documents() const { return documents_; }  // offsets; empty: rows are sequences
   const at::Tensor& cu_seqlens() const { return cu_seqlens_; }  // the same, on the CPU; undefined: likewise
   std::optional<std::int64_t> seen() const { return seen_; }    // before the first token; none: rows differ
+  std::int64_t end() const { return end_; }                     // one more than the largest position
 
   // Rotations of the first `dim` elements of a head, in float32 or float64. Made once for all layers.
   const fused::RotaryTables& rotary(std::int64_t dim, double base, at::ScalarType type) const;
@@ -41,6 +42,7 @@ class Line {
   at::Tensor positions_, cu_seqlens_;
   std::vector<std::int64_t> documents_;
   std::optional<std::int64_t> seen_ = 0;
+  std::int64_t end_ = 0;
   std::shared_ptr<std::map<Key, fused::RotaryTables>> tables_ = std::make_shared<std::map<Key, fused::RotaryTables>>();
 };
 

@@ -88,8 +88,7 @@ at::Tensor CausalMhla::features(CausalMapLayer& map, const at::Tensor& x, const 
 at::Tensor CausalMhla::mixed(const Heads& heads, const at::Tensor& /*x*/, const Line& line, LayerState* state) {
   const at::Tensor q = features(q_map_, heads.q, line), k = features(k_map_, heads.k, line);
   if (state != nullptr) return through_blocks(decode_config(), matrix(), *state, {q, k, heads.v}, line.seen());
-  std::int64_t longest = q.size(1);
-  if (line.cu_seqlens().defined()) longest = line.cu_seqlens().diff().max().item<std::int64_t>();
+  const std::int64_t longest = line.end();
   std::int64_t size = options.block_size;
   if (!mixing_.defined()) size = linear_block_size(size, longest);
   AttentionOptions call{.partition = Partition::line(q.size(1), size),

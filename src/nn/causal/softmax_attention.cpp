@@ -105,13 +105,12 @@ at::Tensor CausalSoftmax::forward(const at::Tensor& x, const Line& line, LayerSt
       cached.scatter_(2, places.unsqueeze(1).unsqueeze(3).expand(by_token.sizes()), by_token);
     };
     cache(keys, k), cache(values, v);
-    const std::int64_t length = line.seen() ? *line.seen() + x.size(1) : keys.size(2);
-    k = keys.narrow(2, 0, length).transpose(1, 2).to(q.scalar_type());
-    v = values.narrow(2, 0, length).transpose(1, 2).to(q.scalar_type());
+    k = keys.narrow(2, 0, line.end()).transpose(1, 2).to(q.scalar_type());
+    v = values.narrow(2, 0, line.end()).transpose(1, 2).to(q.scalar_type());
     if (line.seen() == 0) {
       o = softmax_of(q, k, v, std::nullopt, /*causal=*/true);
     } else {
-      const at::Tensor mask = at::arange(length, places.options()) <= places.unsqueeze(2);  // [1 or B, T, length]
+      const at::Tensor mask = at::arange(line.end(), places.options()) <= places.unsqueeze(2);  // [1 or B, T, end]
       o = softmax_of(q, k, v, mask.unsqueeze(1), /*causal=*/false);
     }
   }

@@ -109,15 +109,17 @@ std::int64_t sample_token(std::span<const float> logits, const SamplingOptions& 
   check(options);
   std::vector<Candidate> candidates = candidates_of(logits, options.repetition_penalty, before);
   if (options.temperature == 0.0 || options.top_k == 1) return std::ranges::min_element(candidates, likelier)->id;
-  for (Candidate& candidate : candidates) candidate.score /= options.temperature;
+  const double likeliest = best_score(candidates);
+  for (Candidate& candidate : candidates) candidate.score = (candidate.score - likeliest) / options.temperature;
   keep_top_k(candidates, options.top_k);
   keep_top_p(candidates, options.top_p);
   keep_min_p(candidates, options.min_p);
-  const double best = best_score(candidates);
-  double left =
-      data::RandomStream({options.seed, place.sequence, place.position}).uniform() * sum_of_weights(candidates, best);
-  for (const Candidate& candidate : candidates)
-    if ((left -= weight(candidate, best)) < 0.0) return candidate.id;
+  const double drawn = data::RandomStream({options.seed, place.sequence, place.position}).uniform();
+  double left = drawn * sum_of_weights(candidates, 0.0);
+  for (const Candidate& candidate : candidates) {
+    left -= weight(candidate, 0.0);
+    if (left < 0.0) return candidate.id;
+  }
   return candidates.back().id;  // where rounding took the last one's share
 }
 
