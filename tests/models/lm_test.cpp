@@ -270,6 +270,21 @@ void expect_training_under_autocast(at::DeviceType device) {
   }
 }
 
+TEST(Lm, RunsAndStreamsInBfloat16) {
+  const torch::NoGradGuard no_gradient;
+  for (const LmOptions& options : all_small_lms()) {
+    const auto model = small_lm(options);
+    const at::Tensor ids = random_ids(2, 20), expected = model->forward(ids);
+    model->to(at::kBFloat16);
+    EXPECT_LT(relative_error(model->forward(ids).to(at::kFloat), expected), 0.1) << description(options);
+    LmState state = model->new_state(2);
+    at::Tensor logits = model->prefill(state, ids.slice(1, 0, 9));
+    for (std::int64_t token = 9; token < 20; ++token) logits = model->step(state, ids.select(1, token));
+    EXPECT_EQ(logits.scalar_type(), at::kBFloat16);
+    EXPECT_LT(relative_error(logits.to(at::kFloat), expected.select(1, 19)), 0.1) << description(options);
+  }
+}
+
 TEST(GpuLm, TrainsUnderAutocast) {
   if (!torch::cuda::is_available()) GTEST_SKIP() << "no CUDA device: GPU tests not run";
   expect_training_under_autocast(at::kCUDA);
