@@ -41,7 +41,23 @@ fuzz::Inputs fuzz::seeds() {
                    {"heads", 1},
                    {"transform", "linear"},
                    {"exp_sigma", 3.0}},
-                  {{"in/x", tensor({1, 3, 8, 8})}, {"out/logits", tensor({1, 2})}})};
+                  {{"in/x", tensor({1, 3, 8, 8})}, {"out/logits", tensor({1, 2})}}),
+          case_of({{"kind", "lm_layer"},
+                   {"hidden", 4},
+                   {"heads", 1},
+                   {"expand_k", 0.5},
+                   {"feature_map", "relu"},
+                   {"chunk", 2},
+                   {"eps", 1e-6}},
+                  {{"in/x", tensor({1, 3, 4})},
+                   {"out/o", tensor({1, 3, 4})},
+                   {"param/mixing_matrix", tensor({2, 2, 1, 1, 1, 1})},
+                   {"param/g_norm_swish_gate.weight", tensor({4})},
+                   {"param/q_proj.weight", tensor({2, 4})},
+                   {"param/k_proj.weight", tensor({2, 4})},
+                   {"param/v_proj.weight", tensor({4, 4})},
+                   {"param/g_proj.weight", tensor({4, 4})},
+                   {"param/o_proj.weight", tensor({4, 4})}})};
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

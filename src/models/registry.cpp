@@ -8,8 +8,10 @@
 #include <array>
 
 #include "mhla/types.hpp"
+#include "models/base/weights.hpp"
 #include "models/dig/dig.hpp"
 #include "models/dit/dit.hpp"
+#include "models/lm/lm.hpp"
 #include "models/vit/vit.hpp"
 #include "models/vlt/vlt.hpp"
 
@@ -21,6 +23,7 @@ constexpr std::array kFamilies = {
     Family{"classify", vlt_names, made<Vlt>, least_elements<Vlt, VltDesign>},
     Family{"generate", dit_names, made<Dit>, least_elements<Dit, DitDesign>},
     Family{"generate", dig_names, made<Dig>, least_elements<Dig, DigDesign>},
+    Family{"language", lm_names, made<Lm>, least_elements<Lm, LmDesign>},
 };
 
 }  // namespace
@@ -52,13 +55,6 @@ const Family& family_of(const io::Json& config, std::string_view task, Families 
   for (const Family& family : known)
     if (family.task == task && std::ranges::count(family.names(), name) > 0) return family;
   throw Error(fmt::format("model is \"{}\"; it may be {}", name, fmt::join(model_names(task, known), ", ")));
-}
-
-double elements_of(const io::SafeTensors& file) {
-  std::size_t elements = 0;
-  for (const auto& [name, tensor] : file.tensors())
-    elements += tensor.data.size() / io::safetensors_element_size(tensor.dtype);
-  return static_cast<double>(elements);
 }
 
 }  // namespace

@@ -46,4 +46,20 @@ class SwiGluImpl : public torch::nn::Module {
 };
 TORCH_MODULE(SwiGlu);
 
+// The same where two layers make a and b, under the names of Llama.
+class GatedMlpImpl : public torch::nn::Module {
+ public:
+  GatedMlpImpl(std::int64_t dim, std::int64_t hidden)
+      : gate_proj(register_module("gate_proj", torch::nn::Linear(torch::nn::LinearOptions(dim, hidden).bias(false)))),
+        up_proj(register_module("up_proj", torch::nn::Linear(torch::nn::LinearOptions(dim, hidden).bias(false)))),
+        down_proj(register_module("down_proj", torch::nn::Linear(torch::nn::LinearOptions(hidden, dim).bias(false)))) {}
+
+  at::Tensor forward(const at::Tensor& x) {
+    return down_proj->forward(at::silu(gate_proj->forward(x)) * up_proj->forward(x));
+  }
+
+  torch::nn::Linear gate_proj, up_proj, down_proj;
+};
+TORCH_MODULE(GatedMlp);
+
 }  // namespace mhla::nn

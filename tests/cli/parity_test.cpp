@@ -27,18 +27,17 @@ TEST_P(StoredCase, HoldsWithinItsTolerance) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Authors, StoredCase,
-                         ::testing::Values("nlp_op_256.safetensors", "nlp_op_ragged_300.safetensors",
-                                           "wan_mixing_init.safetensors", "vit_cos.safetensors", "vit_exp.safetensors",
-                                           "vit_linear.safetensors", "dit_diffusion.safetensors",
-                                           "dit_s256.safetensors", "dit_small_dw.safetensors",
-                                           "dit_softmax_block.safetensors", "gla_op.safetensors", "sd_vae.safetensors",
-                                           "sampler_ddpm_ddim.safetensors", "sampler_ddpm_dpmpp_2m.safetensors",
-                                           "sampler_flow_euler.safetensors", "sampler_flow_dpmpp_2m.safetensors",
-                                           "sampler_flow_unipc.safetensors"),
-                         [](const auto& info) {
-                           return std::string(info.param, std::string_view(info.param).find('.'));
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Authors, StoredCase,
+    ::testing::Values("nlp_op_256.safetensors", "nlp_op_ragged_300.safetensors", "wan_mixing_init.safetensors",
+                      "vit_cos.safetensors", "vit_exp.safetensors", "vit_linear.safetensors",
+                      "dit_diffusion.safetensors", "dit_s256.safetensors", "dit_small_dw.safetensors",
+                      "dit_softmax_block.safetensors", "gla_op.safetensors", "llama_softmax_lm.safetensors",
+                      "lm_tiny.safetensors", "nlp_layer_200.safetensors", "nlp_layer_320.safetensors",
+                      "sd_vae.safetensors", "sampler_ddpm_ddim.safetensors", "sampler_ddpm_dpmpp_2m.safetensors",
+                      "sampler_flow_euler.safetensors", "sampler_flow_dpmpp_2m.safetensors",
+                      "sampler_flow_unipc.safetensors"),
+    [](const auto& info) { return std::string(info.param, std::string_view(info.param).find('.')); });
 
 // A stored case with some of its bytes or its config replaced.
 class TamperedCase : public ::testing::Test {

@@ -73,6 +73,10 @@ Outputs run_dit_softmax_block(const Case& parity_case);
 // Gated linear attention: q, k, v, log_decay -> o, state.
 Outputs run_gla_op(const Case& parity_case);
 
+// Language models: x -> o of an attention layer; ids -> logits of a model.
+Outputs run_lm_layer(const Case& parity_case);
+Outputs run_lm(const Case& parity_case);
+
 // The image autoencoder: image -> mean, logvar; latent -> decoded.
 Outputs run_sd_vae(const Case& parity_case);
 

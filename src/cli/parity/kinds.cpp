@@ -94,6 +94,8 @@ constexpr std::array kKinds = {
     Kind{"dit_softmax_block", run_dit_softmax_block},
     Kind{"flow_sampler", run_flow_sampler},
     Kind{"gla_op", run_gla_op},
+    Kind{"lm", run_lm},
+    Kind{"lm_layer", run_lm_layer},
     Kind{"mixing_init", run_mixing_init},
     Kind{"sd_vae", run_sd_vae},
     Kind{"vit", run_vit},

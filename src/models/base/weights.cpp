@@ -134,6 +134,13 @@ void save_weights(const torch::nn::Module& module, const std::filesystem::path& 
   io::save_tensors(path, tensors, texts);
 }
 
+double elements_of(const io::SafeTensors& file) {
+  std::size_t elements = 0;
+  for (const auto& [name, tensor] : file.tensors())
+    elements += tensor.data.size() / io::safetensors_element_size(tensor.dtype);
+  return static_cast<double>(elements);
+}
+
 io::Json stored_json(const io::SafeTensors& file, const char* key) {
   const auto found = file.metadata().find(key);
   return found == file.metadata().end()

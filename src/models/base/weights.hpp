@@ -47,6 +47,9 @@ void save_weights(const torch::nn::Module& module, const std::filesystem::path& 
 
 inline constexpr const char* kConfig = "mhla.config";  // the metadata that holds a model's config
 
+// Elements of all its tensors.
+double elements_of(const io::SafeTensors& file);
+
 // Metadata of a file as JSON, null where it is missing.
 io::Json stored_json(const io::SafeTensors& file, const char* key);
 

@@ -1,0 +1,103 @@
+// One file or several, and whether all of the model was in them.
+#include "models/lm_file.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <vector>
+
+#include "io/file.hpp"
+#include "models/base/weights.hpp"
+#include "models/lm/transformers_config.hpp"
+#include "models/registry.hpp"
+
+namespace mhla::models {
+namespace {
+
+io::Json read_json(const std::filesystem::path& path) {
+  const std::vector<std::byte> bytes = io::read_file(path);
+  return io::parse_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path.string());
+}
+
+// The files of a folder that hold its tensors.
+std::vector<std::filesystem::path> weight_files(const std::filesystem::path& folder) {
+  const auto single = folder / "model.safetensors", index = folder / "model.safetensors.index.json";
+  if (std::filesystem::exists(single) || !std::filesystem::exists(index)) return {single};
+  const io::Json json = read_json(index);
+  std::set<std::string> names;
+  if (json.is_object() && json.contains("weight_map") && json["weight_map"].is_object())
+    for (const auto& item : json["weight_map"].items())
+      if (std::string name; io::read_exactly(item.value(), name)) names.insert(name);
+  std::vector<std::filesystem::path> files;
+  for (const std::string& name : names) {
+    if (std::filesystem::path(name).filename() != name)
+      throw Error(fmt::format("{}: \"{}\" is no name of a file in the folder", index.string(), name));
+    files.push_back(folder / name);
+  }
+  if (files.empty()) throw Error(fmt::format("{}: \"weight_map\" names no file", index.string()));
+  return files;
+}
+
+void load_parts(Lm& model, const std::vector<io::SafeTensors>& files, const std::string& source) {
+  LoadReport all;
+  for (const io::SafeTensors& file : files) {
+    const LoadReport part = load_weights(model, file, LoadMode::adapt);
+    if (&file == files.data())
+      all.missing = part.missing;
+    else
+      std::erase_if(all.missing, [&](const std::string& name) { return std::ranges::count(part.missing, name) == 0; });
+    all.misshapen.insert(all.misshapen.end(), part.misshapen.begin(), part.misshapen.end());
+    for (const std::string& name : part.extra)
+      if (!name.ends_with("rotary_emb.inv_freq")) all.extra.push_back(name);
+  }
+  if (!all.missing.empty() || !all.extra.empty() || !all.misshapen.empty())
+    throw Error(fmt::format("{}: the tensors do not fit the model\n{}", source, all.text()));
+}
+
+std::shared_ptr<Lm> model_of(const std::vector<io::SafeTensors>& files, const LmOptions& options) {
+  const LmDesign design(options);
+  double there = 0.0;
+  for (const io::SafeTensors& file : files) there += elements_of(file);
+  if (const double least = design.least_elements(); there < least)
+    throw Error(fmt::format("such a model has at least {:.4g} elements, but the tensors of the file have {:.4g}", least,
+                            there));
+  return std::make_shared<Lm>(design);
+}
+
+LmOptions stored_options(const io::SafeTensors& file) {
+  const io::Json config = stored_json(file, kConfig);
+  if (config.is_null())
+    throw Error(fmt::format("{}: metadata \"{}\" is missing, which says what model it is", file.source(), kConfig));
+  if (const std::string_view task = task_of(config); !task.empty() && task != "language")
+    throw Error(fmt::format("{}: it holds a model of the task {}, \"{}\"; a language model is needed", file.source(),
+                            task, config["model"].get<std::string>()));
+  try {
+    return config.get<LmOptions>();
+  } catch (const Error& error) {
+    throw config_error(file, error);
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<Lm> load_lm(const std::filesystem::path& path, const at::Device& device) {
+  const bool folder = std::filesystem::is_directory(path);
+  std::vector<io::SafeTensors> files;
+  for (const auto& file : folder ? weight_files(path) : std::vector{path}) files.push_back(io::SafeTensors::map(file));
+  const auto config = path / "config.json";
+  const LmOptions options =
+      folder ? lm_options_of_transformers(read_json(config), config.string()) : stored_options(files.front());
+  std::shared_ptr<Lm> model;
+  try {
+    model = model_of(files, options);
+  } catch (const Error& error) {
+    throw Error(fmt::format("{}: {}", folder ? config.string() : path.string(), error.what()));
+  }
+  load_parts(*model, files, path.string());
+  model->to(device);
+  model->eval();
+  return model;
+}
+
+}  // namespace mhla::models
