@@ -165,12 +165,8 @@ class Trainer {
 
 void WordCounts::add(std::span<const std::string_view> texts) {
   std::vector<std::string_view> parts;
-  for (std::string_view rest : texts)
-    while (!rest.empty()) {
-      const std::size_t size = rest.size() <= kShare ? rest.size() : whole_words(rest, kShare);
-      parts.push_back(rest.substr(0, size));
-      rest.remove_prefix(size);
-    }
+  for (const std::string_view text : texts)
+    for (const std::string_view part : parts_of_words(text, kShare)) parts.push_back(part);
   std::mutex mutex;
   default_parallel().for_each(static_cast<std::int64_t>(parts.size()), [&](std::int64_t i) {
     std::unordered_map<std::string_view, std::int64_t> counts;

@@ -1,13 +1,13 @@
-// Encoding word by word. A text repeats its words, so each is merged once.
+// Encoding word by word.
 #include "text/byte_bpe.hpp"
 
 #include <fmt/format.h>
 
-#include <unordered_map>
 #include <utility>
 
 #include "mhla/types.hpp"
 #include "text/fingerprint.hpp"
+#include "text/known_words.hpp"
 #include "text/pre_tokens.hpp"
 
 namespace mhla::text {
@@ -44,36 +44,6 @@ Vocabulary vocabulary_of(BpeModel model) {
   return {.pieces = std::move(model.pieces), .special = roles(model.special), .fingerprint = std::move(fingerprint)};
 }
 
-// The tokens of words seen before.
-class KnownWords {
- public:
-  KnownWords(const MergeTable& table, const std::array<Token, 256>& letters) : merger_(table), letters_(letters) {}
-
-  void append(std::string_view word, std::vector<Token>& tokens) {
-    const auto [found, is_new] = places_.try_emplace(word, Place{tokens.size(), 0});
-    if (is_new) {
-      word_.clear();
-      for (const char byte : word) word_.push_back(letters_[static_cast<std::uint8_t>(byte)]);
-      const std::span<const Token> merged = merger_.merge(word_);
-      tokens.insert(tokens.end(), merged.begin(), merged.end());
-      found->second.count = merged.size();
-    } else {
-      const Place place = found->second;
-      for (std::size_t i = 0; i < place.count; ++i) tokens.push_back(tokens[place.first + i]);
-    }
-  }
-
- private:
-  struct Place {  // where the word stands in the result
-    std::size_t first, count;
-  };
-
-  Merger merger_;
-  const std::array<Token, 256>& letters_;
-  std::unordered_map<std::string_view, Place> places_;
-  std::vector<Token> word_;
-};
-
 }  // namespace
 
 ByteBpe::ByteBpe(BpeModel model, const std::string& source)
@@ -87,17 +57,24 @@ ByteBpe::ByteBpe(BpeModel model, const std::string& source)
 }
 
 std::vector<Token> ByteBpe::tokens_of(std::string_view text) const {
-  std::vector<Token> tokens;
+  std::vector<Token> tokens, letters;
   tokens.reserve(text.size() / 3);
-  KnownWords known(table_, letters_);
+  Merger merger(table_);
+  KnownWords known(tokens);
   while (!text.empty()) {
     const std::size_t size = first_word(text);
-    known.append(text.substr(0, size), tokens);
+    known.append(text.substr(0, size), [&](std::string_view word) {
+      letters.clear();
+      for (const char byte : word) letters.push_back(letters_[static_cast<std::uint8_t>(byte)]);
+      return merger.merge(letters);
+    });
     text.remove_prefix(size);
   }
   return tokens;
 }
 
-std::size_t ByteBpe::part(std::string_view text, std::size_t at_least) const { return whole_words(text, at_least); }
+std::vector<std::string_view> ByteBpe::parts(std::string_view text, std::size_t at_least) const {
+  return parts_of_words(text, at_least);
+}
 
 }  // namespace mhla::text

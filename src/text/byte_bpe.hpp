@@ -27,7 +27,7 @@ class ByteBpe final : public Tokenizer {
   ByteBpe(BpeModel model, const std::string& source);
 
   std::string_view kind() const override { return "byte-level BPE"; }
-  std::size_t part(std::string_view text, std::size_t at_least) const override;
+  std::vector<std::string_view> parts(std::string_view text, std::size_t at_least) const override;
 
   std::size_t merges() const { return merges_; }
 

@@ -9,7 +9,7 @@
 namespace mhla::text {
 namespace {
 
-constexpr std::size_t kPart = std::size_t{1} << 18;  // bytes
+constexpr std::size_t kPart = std::size_t{1} << 20;  // bytes
 
 struct Part {
   std::size_t text;
@@ -22,11 +22,7 @@ struct Part {
 std::vector<std::vector<Token>> encode_all(const Tokenizer& tokenizer, std::span<const std::string_view> texts) {
   std::vector<Part> parts;
   for (std::size_t i = 0; i < texts.size(); ++i)
-    for (std::string_view rest = texts[i]; !rest.empty();) {
-      const std::size_t size = rest.size() <= kPart ? rest.size() : tokenizer.part(rest, kPart);
-      parts.push_back({i, rest.substr(0, size)});
-      rest.remove_prefix(size);
-    }
+    for (const std::string_view part : tokenizer.parts(texts[i], kPart)) parts.push_back({i, part});
   std::mutex mutex;
   std::exception_ptr failure;
   default_parallel().for_each(static_cast<std::int64_t>(parts.size()), [&](std::int64_t i) {

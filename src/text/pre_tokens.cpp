@@ -53,12 +53,18 @@ std::size_t first_word(std::string_view text) {
   return run_end(text, space + first.size, first.kind);
 }
 
-std::size_t whole_words(std::string_view text, std::size_t at_least) {
+std::vector<std::string_view> parts_of_words(std::string_view text, std::size_t at_least) {
+  std::vector<std::string_view> parts;
+  std::size_t begin = 0;
   for (std::size_t at = std::max<std::size_t>(at_least, 1); at < text.size(); ++at) {
     const bool ascii_before = static_cast<unsigned char>(text[at - 1]) < 128;
-    if (is_ascii_space(text[at]) && ascii_before && !is_ascii_space(text[at - 1])) return at;
+    if (!is_ascii_space(text[at]) || !ascii_before || is_ascii_space(text[at - 1])) continue;
+    parts.push_back(text.substr(begin, at - begin));
+    begin = at;
+    at += at_least;
   }
-  return text.size();
+  if (begin < text.size()) parts.push_back(text.substr(begin));
+  return parts;
 }
 
 }  // namespace mhla::text

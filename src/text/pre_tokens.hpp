@@ -5,14 +5,15 @@
 
 #include <cstddef>
 #include <string_view>
+#include <vector>
 
 namespace mhla::text {
 
 // Bytes of the word at the beginning of `text`, which is not empty.
 std::size_t first_word(std::string_view text);
 
-// How many of the first bytes, at least `at_least`, have the same words with and without the rest behind them: up to a
-// place between something and white space. All where there is no such place.
-std::size_t whole_words(std::string_view text, std::size_t at_least);
+// The text in parts of `at_least` bytes or more, cut between something and white space: their words are those of the
+// text.
+std::vector<std::string_view> parts_of_words(std::string_view text, std::size_t at_least);
 
 }  // namespace mhla::text

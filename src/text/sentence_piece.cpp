@@ -4,12 +4,15 @@
 #include <fmt/format.h>
 #include <sentencepiece_processor.h>
 
+#include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <utility>
 
 #include "io/printable.hpp"
 #include "mhla/types.hpp"
 #include "text/fingerprint.hpp"
+#include "text/known_words.hpp"
 
 namespace mhla::text {
 namespace {
@@ -68,15 +71,64 @@ Vocabulary vocabulary_of(const Processor& processor, std::span<const std::byte> 
   return result;
 }
 
+bool is_graphic(char letter) { return letter > ' ' && letter <= '~'; }
+
+// The words of a text where a single space between two visible ASCII characters separates them.
+template <typename Take>
+void for_each_word(std::string_view text, std::size_t at_least, Take&& take) {
+  std::size_t begin = 0;
+  for (std::size_t at = std::max<std::size_t>(at_least, 1); at + 1 < text.size(); ++at) {
+    if (text[at] != ' ' || !is_graphic(text[at - 1]) || !is_graphic(text[at + 1])) continue;
+    take(text.substr(begin, at - begin));
+    begin = at + 1;
+    at = begin + at_least;
+  }
+  take(text.substr(begin));
+}
+
+// Whether a space separates words for good, so that they can be encoded one by one: the model is BPE, no piece goes on
+// after a space that follows something else, and the space is put in front of every word. BPE numbers its pieces in
+// place of scores; in unigram models, which have logarithms there, words far away decide by rounding.
+bool has_words(const Processor& processor, const Vocabulary& vocabulary) {
+  bool alone = false;
+  for (int id = 0; id < processor.GetPieceSize(); ++id) {
+    if (processor.IsControl(id) || processor.IsUnknown(id) || processor.IsByte(id)) continue;
+    const std::string& piece = vocabulary.pieces[id];
+    const std::size_t word = std::min(piece.find_first_not_of(' '), piece.size());
+    if (piece.find(' ', word) != std::string::npos || std::trunc(processor.GetScore(id)) != processor.GetScore(id))
+      return false;
+    alone = alone || piece == " ";
+  }
+  return alone && vocabulary.space_in_front;
+}
+
 class SentencePiece final : public Tokenizer {
  public:
-  SentencePiece(std::unique_ptr<const Processor> processor, Vocabulary vocabulary)
-      : Tokenizer(std::move(vocabulary)), processor_(std::move(processor)) {}
+  SentencePiece(std::unique_ptr<const Processor> processor, Vocabulary vocabulary_of_it)
+      : Tokenizer(std::move(vocabulary_of_it)), processor_(std::move(processor)),
+        has_words_(has_words(*processor_, vocabulary())) {}
 
   std::string_view kind() const override { return "SentencePiece"; }
 
+  std::vector<std::string_view> parts(std::string_view text, std::size_t at_least) const override {
+    if (!has_words_) return {text};
+    std::vector<std::string_view> parts;
+    for_each_word(text, at_least, [&](std::string_view part) { parts.push_back(part); });
+    return parts;
+  }
+
  private:
   std::vector<Token> tokens_of(std::string_view text) const override {
+    if (!has_words_) return encoded(text);
+    std::vector<Token> tokens;
+    KnownWords known(tokens);
+    for_each_word(text, 1, [&](std::string_view part) {
+      known.append(part, [&](std::string_view word) { return encoded(word); });
+    });
+    return tokens;
+  }
+
+  std::vector<Token> encoded(std::string_view text) const {
     std::vector<int> tokens;
     if (const auto status = processor_->Encode(text, &tokens); !status.ok())
       throw Error(fmt::format("text cannot be encoded: {}", status.ToString()));
@@ -84,6 +136,7 @@ class SentencePiece final : public Tokenizer {
   }
 
   std::unique_ptr<const Processor> processor_;
+  bool has_words_;
 };
 
 }  // namespace

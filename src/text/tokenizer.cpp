@@ -30,6 +30,6 @@ std::string Tokenizer::decode(std::span<const Token> tokens) const {
   return text + stream.finish();
 }
 
-std::size_t Tokenizer::part(std::string_view text, std::size_t /*at_least*/) const { return text.size(); }
+std::vector<std::string_view> Tokenizer::parts(std::string_view text, std::size_t /*at_least*/) const { return {text}; }
 
 }  // namespace mhla::text

@@ -47,9 +47,9 @@ class Tokenizer {
   std::string decode(std::span<const Token> tokens) const;
   std::string_view piece(Token token) const;  // refuses what is no token
 
-  // How many of the first bytes of `text`, at least `at_least`, may be encoded apart from the rest: the tokens are the
-  // same. All of it where no such place is found.
-  virtual std::size_t part(std::string_view text, std::size_t at_least) const;
+  // The text in parts of `at_least` bytes or more, for several threads: their tokens, one part after another, are those
+  // of the text. A text in which no place to cut is found is one part.
+  virtual std::vector<std::string_view> parts(std::string_view text, std::size_t at_least) const;
 
  protected:
   explicit Tokenizer(Vocabulary vocabulary);
