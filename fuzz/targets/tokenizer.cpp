@@ -36,12 +36,12 @@ fuzz::Inputs fuzz::seeds() {
           bytes_of(small_sentence_piece()),
           bytes_of(small_sentence_piece({.unigram = true, .bytes = false})),
           bytes_of(small_sentence_piece({.space_first = false, .joined = true})),
+          bytes_of(small_sentence_piece({.map = testing::small_map()})),
           bytes_of("It's the theme:  caf\xC3\xA9 \xE6\x97\xA5\xE6\x9C\xAC \xF0\x9F\x8C\xB2, 3.14\r\n\n the \xFF end")};
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  static const fuzz::File file(".tokenizer"), plain(".json");
-  static const auto known = text::open_tokenizer(plain.with(fuzz::bytes_of(testing::small_tokenizer_json())));
+  static const auto known = text::read_tokenizer(fuzz::bytes_of(testing::small_tokenizer_json()), "known");
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   judge_text(*known, text);
   fuzz::runs_or_names({"the-file"}, [&] {
@@ -49,8 +49,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     judge_text(text::ByteBpe(text::read_gpt2_files(vocabulary, "vocabulary", text, "the-file"), "the-file"),
                "the theme");
   });
-  fuzz::runs_or_names({file.name()}, [&] {
-    const auto tokenizer = text::open_tokenizer(file.with(fuzz::bytes_of(data, size)));
+  fuzz::runs_or_names({"the-file"}, [&] {
+    const auto tokenizer = text::read_tokenizer(fuzz::bytes_of(data, size), "the-file");
     for (const std::string_view each :
          {text.substr(0, 1000), std::string_view("the theme  the\n\tthe th\xC3\xA9me \xFF")})
       judge_text(*tokenizer, each);

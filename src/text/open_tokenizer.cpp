@@ -23,13 +23,29 @@ constexpr std::size_t kMostInFile = std::size_t{1} << 28;
 constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kPairs{
     {{"encoder.json", "vocab.bpe"}, {"vocab.json", "merges.txt"}}};
 
-std::vector<std::byte> read(const fs::path& path) {
+std::vector<std::byte> unpacked(const fs::path& path) {
   std::vector<std::byte> bytes = io::read_file(path, kMostInFile);
   return io::is_gzip(bytes) ? io::gunzip(bytes, path.string(), kMostInFile) : bytes;
 }
 
-std::string_view text_of(const std::vector<std::byte>& bytes) {
+std::string_view text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+bool looks_like_json(std::string_view text) {
+  return text.substr(std::min(text.find_first_not_of(" \t\r\n"), text.size())).starts_with('{');
+}
+
+// In a GPT-2 vocabulary, "model" is a token with a number.
+bool is_tokenizer_json(const io::Json& json) {
+  const auto model = json.find("model");
+  return model != json.end() && !model->is_number();
+}
+
+std::shared_ptr<const Tokenizer> read_other(std::span<const std::byte> bytes, const std::string& source) {
+  if (looks_like_sentence_piece(bytes)) return read_sentence_piece(bytes, source);
+  throw Error(
+      fmt::format("{}: no tokenizer; it may be a tokenizer.json, an encoder.json or a SentencePiece model", source));
 }
 
 // With or without .gz; nothing where there is no such file.
@@ -70,21 +86,18 @@ std::shared_ptr<const Tokenizer> open_tokenizer(const fs::path& path) {
   std::error_code failure;
   const fs::path file = fs::is_directory(path, failure) ? file_of_folder(path) : path;
   const std::string name = file.string();
-  const std::vector<std::byte> bytes = read(file);
-  const std::string_view text = text_of(bytes);
-  const std::size_t begin = std::min(text.find_first_not_of(" \t\r\n"), text.size());
-  if (text.substr(begin).starts_with('{')) {
-    const io::Json json = io::parse_json(text, name);
-    // In a vocabulary, "model" is a token with a number.
-    if (const auto model = json.find("model"); model != json.end() && !model->is_number())
-      return std::make_shared<ByteBpe>(read_tokenizer_json(json, name), name);
-    const fs::path other = merges_of(file);
-    const std::vector<std::byte> merges = read(other);
-    return std::make_shared<ByteBpe>(read_gpt2_files(json, name, text_of(merges), other.string()), name);
-  }
-  if (looks_like_sentence_piece(bytes)) return read_sentence_piece(bytes, name);
-  throw Error(
-      fmt::format("{}: no tokenizer; it may be a tokenizer.json, an encoder.json or a SentencePiece model", name));
+  const std::vector<std::byte> bytes = unpacked(file);
+  if (!looks_like_json(text_of(bytes))) return read_other(bytes, name);
+  const io::Json json = io::parse_json(text_of(bytes), name);
+  if (is_tokenizer_json(json)) return std::make_shared<ByteBpe>(read_tokenizer_json(json, name), name);
+  const fs::path other = merges_of(file);
+  const std::vector<std::byte> merges = unpacked(other);
+  return std::make_shared<ByteBpe>(read_gpt2_files(json, name, text_of(merges), other.string()), name);
+}
+
+std::shared_ptr<const Tokenizer> read_tokenizer(std::span<const std::byte> bytes, const std::string& source) {
+  if (!looks_like_json(text_of(bytes))) return read_other(bytes, source);
+  return std::make_shared<ByteBpe>(read_tokenizer_json(io::parse_json(text_of(bytes), source), source), source);
 }
 
 }  // namespace mhla::text

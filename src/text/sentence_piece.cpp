@@ -7,12 +7,14 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <stdexcept>
 #include <utility>
 
 #include "io/printable.hpp"
 #include "mhla/types.hpp"
 #include "text/fingerprint.hpp"
 #include "text/known_words.hpp"
+#include "text/normalization_map.hpp"
 
 namespace mhla::text {
 namespace {
@@ -104,8 +106,8 @@ bool has_words(const Processor& processor, const Vocabulary& vocabulary) {
 
 class SentencePiece final : public Tokenizer {
  public:
-  SentencePiece(std::unique_ptr<const Processor> processor, Vocabulary vocabulary_of_it)
-      : Tokenizer(std::move(vocabulary_of_it)), processor_(std::move(processor)),
+  SentencePiece(std::unique_ptr<const Processor> processor, Vocabulary vocabulary_of_it, std::string name)
+      : Tokenizer(std::move(vocabulary_of_it)), name_(std::move(name)), processor_(std::move(processor)),
         has_words_(has_words(*processor_, vocabulary())) {}
 
   std::string_view kind() const override { return "SentencePiece"; }
@@ -131,10 +133,11 @@ class SentencePiece final : public Tokenizer {
   std::vector<Token> encoded(std::string_view text) const {
     std::vector<int> tokens;
     if (const auto status = processor_->Encode(text, &tokens); !status.ok())
-      throw Error(fmt::format("text cannot be encoded: {}", status.ToString()));
+      throw Error(fmt::format("{}: a text cannot be encoded: {}", name_, status.ToString()));
     return tokens;
   }
 
+  std::string name_;
   std::unique_ptr<const Processor> processor_;
   bool has_words_;
 };
@@ -146,12 +149,17 @@ bool looks_like_sentence_piece(std::span<const std::byte> bytes) {
 }
 
 std::shared_ptr<const Tokenizer> read_sentence_piece(std::span<const std::byte> bytes, const std::string& name) {
+  check_normalization_maps(bytes, name);
   auto processor = std::make_unique<Processor>();
-  const std::string_view model(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  if (const auto status = processor->LoadFromSerializedProto(model); !status.ok())
-    throw Error(fmt::format("{}: no SentencePiece model: {}", name, io::printable(status.ToString())));
+  try {
+    const std::string_view model(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    if (const auto status = processor->LoadFromSerializedProto(model); !status.ok())
+      throw std::runtime_error(status.ToString());
+  } catch (const std::exception& error) {  // some of the library's own are no status
+    throw Error(fmt::format("{}: no SentencePiece model: {}", name, io::printable(error.what())));
+  }
   Vocabulary vocabulary = vocabulary_of(*processor, bytes, name);
-  return std::make_shared<SentencePiece>(std::move(processor), std::move(vocabulary));
+  return std::make_shared<SentencePiece>(std::move(processor), std::move(vocabulary), name);
 }
 
 }  // namespace mhla::text

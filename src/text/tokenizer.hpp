@@ -1,6 +1,7 @@
 // Text to tokens and back, whatever the kind of the vocabulary.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -66,5 +67,8 @@ class Tokenizer {
 //   encoder.json with vocab.bpe       GPT-2's files, also named vocab.json with merges.txt
 //   *.model                           SentencePiece
 std::shared_ptr<const Tokenizer> open_tokenizer(const std::filesystem::path& path);
+
+// One that is a single file, from its bytes; `source` names it in errors.
+std::shared_ptr<const Tokenizer> read_tokenizer(std::span<const std::byte> bytes, const std::string& source);
 
 }  // namespace mhla::text

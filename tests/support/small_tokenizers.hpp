@@ -48,7 +48,30 @@ struct SentencePieceKind {
   bool space_first = true;          // a space in front of every text
   bool joined = false;              // with a piece over two words
   std::string one_byte = "<0x0A>";  // how that one is spelled
+  std::string map = "";             // of its normaliser
 };
+
+// A map that makes "te" of "t".
+inline std::vector<std::uint32_t> small_trie() {
+  std::vector<std::uint32_t> units(512);
+  for (unsigned unit = 0; unit < 512; ++unit) units[unit] = unit & 0xFFU;  // leads to itself
+  units[0] = 0x100U << 10U;
+  units[0x100 ^ 't'] = 't' | 0x100U | ('t' ^ 0x1U) << 10U;  // its value is unit 0x101
+  units[0x101] = 0x80000000U | 1U;
+  return units;
+}
+
+inline std::string normalization_map(const std::vector<std::uint32_t>& units, const std::string& texts) {
+  std::string map;
+  const auto append = [&](std::uint32_t value) {
+    for (unsigned shift = 0; shift < 32; shift += 8) map += static_cast<char>(value >> shift & 0xFFU);
+  };
+  append(static_cast<std::uint32_t>(4 * units.size()));
+  for (const std::uint32_t unit : units) append(unit);
+  return map + texts;
+}
+
+inline std::string small_map() { return normalization_map(small_trie(), std::string("\0te\0", 4)); }
 
 // <unk>, <s>, </s>, bytes, and pieces that make "the theme" from letters.
 inline std::string small_sentence_piece(const SentencePieceKind& kind = {}) {
@@ -73,7 +96,7 @@ inline std::string small_sentence_piece(const SentencePieceKind& kind = {}) {
   for (const std::string& piece : pieces) add(piece, normal);
   Message trainer, normalizer;
   trainer.number(3, kind.unigram ? 1 : 2).number(4, 3).number(35, kind.bytes ? 1 : 0);
-  normalizer.text(1, "identity").number(3, kind.space_first ? 1 : 0).number(4, 0).number(5, 1);
+  normalizer.text(1, "identity").text(2, kind.map).number(3, kind.space_first ? 1 : 0).number(4, 0).number(5, 1);
   model.text(2, trainer.bytes()).text(3, normalizer.bytes());
   return model.bytes();
 }

@@ -118,6 +118,29 @@ TEST(BadTokenizerFile, SentencePieceModelsAreRefused) {
   }
 }
 
+// The library would follow it out of its memory.
+TEST(BadTokenizerFile, ANormalizationMapThatLeavesItselfIsRefused) {
+  using mhla::testing::normalization_map, mhla::testing::small_map, mhla::testing::small_trie;
+  const auto read = [](const std::string& map) {
+    const std::string model = small_sentence_piece({.map = map});
+    return read_tokenizer(std::as_bytes(std::span(model)), "x.model");
+  };
+  const auto good = read(small_map());
+  EXPECT_EQ(good->decode(good->encode("th x")), "teh x");
+  const std::string texts("\0te\0", 4);
+  const auto changed = [&](std::size_t at, std::uint32_t unit) {
+    auto units = small_trie();
+    units[at] = unit;
+    return normalization_map(units, texts);
+  };
+  for (const std::string& map :
+       {changed(0, 0x200U << 10U), changed(0, 0x3FFFFFU << 10U | 0x200U), changed(0x101, 0x80000004U),
+        changed(0x101, 0xFFFFFFFFU), normalization_map(small_trie(), "te"), normalization_map(small_trie(), ""),
+        normalization_map({}, texts), normalization_map(std::vector<std::uint32_t>(100), texts),
+        small_map().substr(0, 1000), std::string("\x03\0\0\0abc", 7), std::string("\x01")})
+    expect_error([&] { read(map); }, {"x.model: no SentencePiece model: its normalisation map is damaged"});
+}
+
 TEST(BadTokenizerFile, FoldersAndMissingFilesAreErrors) {
   const mhla::testing::TemporaryFolder folder;
   expect_error([&] { open_tokenizer(folder.path()); }, {folder.path().string(), "the folder has no tokenizer.json"});

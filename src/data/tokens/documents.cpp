@@ -107,16 +107,6 @@ std::string_view without_gz(std::string_view name) {
 
 bool is_archive(std::string_view name) { return name.ends_with(".tgz") || without_gz(name).ends_with(".tar"); }
 
-void read_text(const std::string& name, std::span<const std::byte> bytes, const Take& take) {
-  std::vector<std::byte> unpacked;
-  if (io::is_gzip(bytes)) bytes = unpacked = io::gunzip(bytes, name);
-  TextReader reader(name, {reinterpret_cast<const char*>(bytes.data()), bytes.size()}, take);
-  if (without_gz(name).ends_with(".jsonl"))
-    reader.read_json_lines();
-  else
-    reader.read_plain();
-}
-
 }  // namespace
 
 std::vector<fs::path> files_of_text(const std::vector<std::string>& paths) {
@@ -142,19 +132,25 @@ std::vector<fs::path> files_of_text(const std::vector<std::string>& paths) {
   return files;
 }
 
+void for_each_document(const std::string& name, std::span<const std::byte> bytes, const Take& take) {
+  std::vector<std::byte> unpacked;
+  if (io::is_gzip(bytes)) bytes = unpacked = io::gunzip(bytes, name);
+  TextReader reader(name, {reinterpret_cast<const char*>(bytes.data()), bytes.size()}, take);
+  if (without_gz(name).ends_with(".jsonl"))
+    reader.read_json_lines();
+  else
+    reader.read_plain();
+}
+
 void for_each_document(const fs::path& file, const Take& take) {
   const std::string name = file.string();
-  if (!is_archive(name)) {
-    const io::MappedFile mapped(file);
-    read_text(name, mapped.bytes, take);
-    return;
-  }
+  if (!is_archive(name)) return for_each_document(name, io::MappedFile(file).bytes, take);
   const io::TarArchive archive = io::TarArchive::load(file);
   const auto count = static_cast<double>(archive.files().size());
   double before = 0.0;
   for (const io::TarEntry& entry : archive.files()) {
-    read_text(fmt::format("{}: {}", name, entry.name), entry.data,
-              [&](std::string_view document, double done) { take(document, (before + done) / count); });
+    for_each_document(fmt::format("{}: {}", name, entry.name), entry.data,
+                      [&](std::string_view document, double done) { take(document, (before + done) / count); });
     before += 1.0;
   }
 }
