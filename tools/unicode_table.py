@@ -13,6 +13,7 @@ import pathlib
 import re
 import sys
 import unicodedata
+from itertools import pairwise
 
 TABLE = pathlib.Path(__file__).resolve().parents[1] / "src/text/unicode_table.inc"
 OTHER, LETTER, NUMBER, SPACE = range(4)
@@ -44,7 +45,8 @@ def table(version: str, numbers: list[int]) -> str:
         line += f"{' ' if line else ''}{number:#x},"
     head = (
         f"// Unicode {version}. Made by tools/unicode_table.py.\n"
-        "// Where a run of characters of one kind begins: 4 x the character + 0 other, 1 letter, 2 number, 3 white space.\n"
+        "// Where a run of characters of one kind begins: 4 x the character + the kind, 0 other, 1 letter, 2 number,\n"
+        "// 3 white space.\n"
         "// clang-format off\n"
     )
     return head + "\n".join([*lines, line]) + "\n"
@@ -52,7 +54,7 @@ def table(version: str, numbers: list[int]) -> str:
 
 def kinds_of(numbers: list[int]) -> list[int]:
     kinds = []
-    for number, after in zip(numbers, [*numbers[1:], 4 * (sys.maxunicode + 1)]):
+    for number, after in pairwise([*numbers, 4 * (sys.maxunicode + 1)]):
         kinds += [number & 3] * (after // 4 - number // 4)
     return kinds
 
