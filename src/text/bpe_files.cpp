@@ -208,6 +208,7 @@ BpeModel read_tokenizer_json(const Json& json, const std::string& name) {
 void write_tokenizer_json(const std::filesystem::path& path, const BpeModel& model) {
   Json vocabulary = Json::object(), added = Json::array(), merges = Json::array();
   std::vector<std::string> spelling;
+  spelling.reserve(model.pieces.size());
   for (const std::string& piece : model.pieces) spelling.push_back(spelled(piece));
   for (const auto& [token, name] : model.special) {
     spelling[static_cast<std::size_t>(token)] = name;

@@ -55,13 +55,14 @@ std::size_t first_word(std::string_view text) {
 
 std::vector<std::string_view> parts_of_words(std::string_view text, std::size_t at_least) {
   std::vector<std::string_view> parts;
+  at_least = std::max<std::size_t>(at_least, 1);
   std::size_t begin = 0;
-  for (std::size_t at = std::max<std::size_t>(at_least, 1); at < text.size(); ++at) {
+  for (std::size_t at = at_least; at < text.size(); ++at) {
     const bool ascii_before = static_cast<unsigned char>(text[at - 1]) < 128;
     if (!is_ascii_space(text[at]) || !ascii_before || is_ascii_space(text[at - 1])) continue;
     parts.push_back(text.substr(begin, at - begin));
     begin = at;
-    at += at_least;
+    at += at_least - 1;
   }
   if (begin < text.size()) parts.push_back(text.substr(begin));
   return parts;

@@ -78,12 +78,13 @@ bool is_graphic(char letter) { return letter > ' ' && letter <= '~'; }
 // The words of a text where a single space between two visible ASCII characters separates them.
 template <typename Take>
 void for_each_word(std::string_view text, std::size_t at_least, Take&& take) {
+  at_least = std::max<std::size_t>(at_least, 1);
   std::size_t begin = 0;
-  for (std::size_t at = std::max<std::size_t>(at_least, 1); at + 1 < text.size(); ++at) {
+  for (std::size_t at = at_least; at + 1 < text.size(); ++at) {
     if (text[at] != ' ' || !is_graphic(text[at - 1]) || !is_graphic(text[at + 1])) continue;
     take(text.substr(begin, at - begin));
     begin = at + 1;
-    at = begin + at_least;
+    at = begin + at_least - 1;
   }
   take(text.substr(begin));
 }

@@ -26,6 +26,7 @@ constexpr std::size_t kLongest = 10;
 // The longest pieces say at a glance what a vocabulary was made from.
 std::vector<std::string> longest_pieces(const text::Tokenizer& tokenizer) {
   std::vector<std::string> pieces;
+  pieces.reserve(static_cast<std::size_t>(tokenizer.size()));
   for (text::Token token = 0; token < tokenizer.size(); ++token) pieces.emplace_back(tokenizer.piece(token));
   std::ranges::stable_sort(pieces, std::ranges::greater{}, &std::string::size);
   pieces.resize(std::min(pieces.size(), kLongest));
@@ -49,6 +50,7 @@ void run_tokenizer_inspect(const TokenizerInspection& given) {
   }
   const std::vector<std::string> longest = longest_pieces(*tokenizer);
   std::vector<std::string> shown;
+  shown.reserve(longest.size());
   for (const std::string& piece : longest) shown.push_back(fmt::format("\"{}\"", io::printable(piece)));
   text << fmt::format("longest tokens: {}\n", fmt::join(shown, ", "));
   given.output.json({{"tokenizer", given.tokenizer},
