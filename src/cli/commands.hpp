@@ -18,10 +18,10 @@ struct Outcome {
 // One per folder of src/cli, defined in its command.cpp.
 using AddCommand = void(CLI::App& program, Outcome& outcome);
 AddCommand add_demo, add_selftest, add_bench, add_analyze, add_classify, add_sample, add_inspect, add_parity,
-    add_encode, add_train, add_eval, add_devices, add_version, add_completion, add_docs;
+    add_encode, add_tokenizer, add_tokenize, add_train, add_eval, add_devices, add_version, add_completion, add_docs;
 
 // In the order of the help.
-inline constexpr std::array<AddCommand*, 15> kCommands = {
+inline constexpr std::array<AddCommand*, 17> kCommands = {
     add_demo,        // a minute's tour
     add_selftest,    // are the results right on this machine?
     add_bench,       // how fast are the operator and whole models?
@@ -31,6 +31,8 @@ inline constexpr std::array<AddCommand*, 15> kCommands = {
     add_inspect,     // what is in a file of weights, or in a picture's metadata?
     add_parity,      // does this build give stored results?
     add_encode,      // latents of images, to train generators on
+    add_tokenizer,   // train, use and look into a tokenizer
+    add_tokenize,    // files of tokens, to train language models on
     add_train,       // one task per command of its own
     add_eval,        // the same
     add_devices,     // what can it run on?

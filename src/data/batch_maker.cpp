@@ -67,8 +67,7 @@ void BatchMaker::begin_epoch(std::int64_t epoch) {
   epoch_ = static_cast<std::uint64_t>(epoch);
   std::iota(order_.begin(), order_.end(), 0);
   if (!options_.train) return;
-  RandomStream random{options_.seed, epoch_, kShuffle};
-  for (std::int64_t left = source_->size(); left > 1; --left) std::swap(order_[left - 1], order_[random.below(left)]);
+  RandomStream{options_.seed, epoch_, kShuffle}.shuffle(order_);
 }
 
 std::unique_ptr<OpenBatch> BatchMaker::open(std::int64_t index) const {

@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <initializer_list>
 #include <numbers>
+#include <span>
+#include <utility>
 
 namespace mhla::data {
 
@@ -25,6 +27,10 @@ class RandomStream {
 
   // 0 to count - 1. The bias of scaling is below count / 2^53.
   std::int64_t below(std::int64_t count) { return static_cast<std::int64_t>(uniform() * static_cast<double>(count)); }
+
+  void shuffle(std::span<std::int64_t> items) {
+    for (std::int64_t left = std::ssize(items); left > 1; --left) std::swap(items[left - 1], items[below(left)]);
+  }
 
   double normal() {
     const double radius = std::sqrt(-2.0 * std::log(1.0 - uniform()));

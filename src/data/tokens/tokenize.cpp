@@ -1,0 +1,123 @@
+// Documents in batches through the tokenizer, tokens to the disk a shard at a time.
+#include "data/tokens/tokenize.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "data/tokens/documents.hpp"
+#include "io/file.hpp"
+#include "mhla/types.hpp"
+#include "text/encode_all.hpp"
+
+namespace mhla::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kBatchBytes = std::size_t{1} << 24;  // of text, encoded together
+
+class SplitWriter {
+ public:
+  SplitWriter(const text::Tokenizer& tokenizer, fs::path folder, std::int64_t tokens_of_shard)
+      : tokenizer_(tokenizer), folder_(std::move(folder)), tokens_of_shard_(tokens_of_shard) {
+    index_.tokenizer = tokenizer.fingerprint();
+    index_.vocabulary = tokenizer.size();
+    const std::optional<Token> begin = tokenizer.special().begin ? tokenizer.special().begin : tokenizer.special().end;
+    if (!begin) throw Error("the tokenizer has no token that begins or ends a text; documents could not be told apart");
+    index_.begin = *begin;
+  }
+
+  void add(std::string_view document) {
+    documents_.emplace_back(document);
+    batch_bytes_ += document.size();
+    if (batch_bytes_ >= kBatchBytes) encode_batch();
+  }
+
+  TokenIndex finish() {
+    encode_batch();
+    if (!tokens_.empty()) write_shard_of(tokens_.size());
+    write_token_index(folder_, index_);
+    return index_;
+  }
+
+  std::int64_t tokens() const { return index_.tokens + std::ssize(tokens_); }
+
+ private:
+  void encode_batch() {
+    const std::vector<std::string_view> texts(documents_.begin(), documents_.end());
+    for (const std::vector<Token>& encoded : text::encode_all(tokenizer_, texts)) {
+      tokens_.push_back(static_cast<Token>(index_.begin));
+      tokens_.insert(tokens_.end(), encoded.begin(), encoded.end());
+    }
+    while (std::ssize(tokens_) >= tokens_of_shard_) write_shard_of(static_cast<std::size_t>(tokens_of_shard_));
+    index_.documents += std::ssize(documents_);
+    index_.bytes += static_cast<std::int64_t>(batch_bytes_);
+    documents_.clear();
+    batch_bytes_ = 0;
+  }
+
+  void write_shard_of(std::size_t count) {
+    const std::string file = fmt::format("{:06}.bin", index_.shards.size());
+    write_shard(folder_ / file, std::span(tokens_).first(count), index_.vocabulary);
+    tokens_.erase(tokens_.begin(), tokens_.begin() + static_cast<std::ptrdiff_t>(count));
+    index_.shards.push_back({file, static_cast<std::int64_t>(count)});
+    index_.tokens += static_cast<std::int64_t>(count);
+  }
+
+  const text::Tokenizer& tokenizer_;
+  fs::path folder_;
+  std::int64_t tokens_of_shard_;
+  TokenIndex index_;
+  std::vector<std::string> documents_;
+  std::size_t batch_bytes_ = 0;
+  std::vector<Token> tokens_;
+};
+
+// A folder that is gone again unless it was renamed.
+struct UnfinishedFolder {
+  explicit UnfinishedFolder(const fs::path& split)
+      : path(split.parent_path() / ("." + split.filename().string() + ".unfinished")) {
+    fs::remove_all(path);
+  }
+  ~UnfinishedFolder() {
+    std::error_code ignored;
+    fs::remove_all(path, ignored);
+  }
+  UnfinishedFolder(const UnfinishedFolder&) = delete;
+  UnfinishedFolder& operator=(const UnfinishedFolder&) = delete;
+
+  const fs::path path;
+};
+
+}  // namespace
+
+TokenIndex tokenize_files(const text::Tokenizer& tokenizer, const std::vector<fs::path>& files, const fs::path& split,
+                          std::int64_t tokens_of_shard,
+                          const std::function<void(double done, std::int64_t tokens)>& progress) {
+  if (tokens_of_shard < 1 || tokens_of_shard > kMostTokensOfShard)
+    throw Error(fmt::format("tokens_of_shard is {}; it may be 1 to {}", tokens_of_shard, kMostTokensOfShard));
+  if (fs::exists(split)) throw Error(fmt::format("{}: exists already", split.string()));
+  const UnfinishedFolder unfinished(split);
+  std::vector<double> sizes;
+  double all = 0.0, before = 0.0;
+  for (const fs::path& file : files) all += sizes.emplace_back(static_cast<double>(io::size_of_file(file)));
+  SplitWriter writer(tokenizer, unfinished.path, tokens_of_shard);
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    for_each_document(files[i], [&](std::string_view document, double done) {
+      writer.add(document);
+      if (progress) progress((before + done * sizes[i]) / all, writer.tokens());
+    });
+    before += sizes[i];
+  }
+  TokenIndex index = writer.finish();
+  if (index.documents == 0)
+    throw Error(fmt::format("{}: no text in {} file{}", files.empty() ? "no files" : files[0].string(), files.size(),
+                            files.size() == 1 ? "" : "s"));
+  fs::rename(unfinished.path, split);
+  return index;
+}
+
+}  // namespace mhla::data
