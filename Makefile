@@ -39,12 +39,13 @@ test: build python-package
 	@ctest --preset release -j $(JOBS)
 	@$(PYTHON) -m pytest -q tests/python
 
-# The package as a user installs it, into .venv; rebuilt when a source changed.
+# The package as a user installs it, into .venv; rebuilt when a source changed. The compiler has the name that CMake gives
+# it, so that the compiler cache knows what the build above compiled.
 python_stamp := .deps/stamps/python-package
 python_sources := $(shell find python src/core src/cpu src/cuda src/api src/python src/torch include cmake -type f -not -name '*.so') CMakeLists.txt src/CMakeLists.txt pyproject.toml
 python-package: bootstrap $(python_stamp)
 $(python_stamp): $(python_sources)
-	@CMAKE_ARGS="$(CONFIGURE)" CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) $(PYTHON) -m pip install --quiet --no-build-isolation --no-deps --force-reinstall .
+	@CXX="$${CXX:-c++}" CMAKE_ARGS="$(CONFIGURE)" CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) $(PYTHON) -m pip install --quiet --no-build-isolation --no-deps --force-reinstall .
 	@touch $@
 
 gpu-test: build python-package
