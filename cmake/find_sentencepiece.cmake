@@ -8,3 +8,7 @@ endif()
 add_library(sentencepiece INTERFACE IMPORTED GLOBAL)
 target_include_directories(sentencepiece SYSTEM INTERFACE "${MHLA_SENTENCEPIECE_INCLUDE}")
 target_link_libraries(sentencepiece INTERFACE "${MHLA_SENTENCEPIECE_LIBRARY}")
+# Before torch, as options are: both libraries have a FLAGS_minloglevel, and the one that is found first serves both. That
+# of torch is the smaller; SentencePiece would write over the flags behind it, and failed allocations would abort.
+target_link_options(sentencepiece INTERFACE
+                    "LINKER:--push-state,--no-as-needed,${MHLA_SENTENCEPIECE_LIBRARY},--pop-state")

@@ -25,8 +25,8 @@ TEST(ReadNumber, TakesTheWholeTextAsOneDecimalNumber) {
     EXPECT_FALSE(read_number<double>(text)) << text;
 }
 
-// Values of these are words; of all other options they are numbers.
-const std::set<std::string> kWords = {"NAME", "FILE", "PATH", "FOLDER", "IMAGE", "SHELL", "TEXT", "BOOL"};
+// Values of these are words, or tokens, which the tokenizer checks; of all other options they are numbers.
+const std::set<std::string> kWords = {"NAME", "FILE", "PATH", "FOLDER", "IMAGE", "SHELL", "TEXT", "BOOL", "TOKEN"};
 // Of these a fraction has a meaning.
 const std::set<std::string> kFractions = {
     "--epochs",   "--lr",        "--min-lr",    "--weight-decay", "--clip",         "--ema",      "--drop-path",

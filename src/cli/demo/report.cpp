@@ -67,7 +67,7 @@ void add_pictures(Report& report, const DemoFindings& f) {
                              drawn.count * std::ssize(drawn.classes), drawn.classes.size(), drawn.seconds));
   report.paragraph(
       fmt::format("A diffusion transformer with MHLA starts from noise and a class and takes {} steps to a picture of "
-                  "{} x {} pixels. `mhla sample` draws more of them.",
+                  "{} x {} pixels. The command mhla sample draws more of them.",
                   drawn.steps, drawn.height, drawn.width));
   std::vector<report::html::Picture> pictures;
   pictures.reserve(drawn.classes.size());

@@ -82,7 +82,7 @@ void add_tokenizer_decode(CLI::App& tokenizer) {
   auto given = std::make_shared<Conversion>();
   auto* command = tokenizer.add_subcommand("decode", "Print the text of tokens");
   add_tokenizer_option(*command, given->tokenizer);
-  command->add_option("tokens", given->words, "The tokens; without them, the standard input")->type_name("N");
+  command->add_option("tokens", given->words, "The tokens; without them, the standard input")->type_name("TOKEN");
   given->output.add_option(*command);
   command->callback([given] { run_tokenizer_decode(*given); });
 }

@@ -32,6 +32,7 @@ struct TrainGenerateOptions : TrainingOptions {
   TrainGenerateOptions() {
     schedule = "constant";
     eval_every = 1000;
+    checkpoint_every = 1000;
   }
 };
 
