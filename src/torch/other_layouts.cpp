@@ -1,5 +1,4 @@
-// Tensors that no kernel here takes (sparse, quantised, nested, MKL-DNN), or none at all, are refused by name, whatever
-// the operator.
+// Tensors that no kernel here takes (sparse, quantised, nested, MKL-DNN) are refused by name, whatever the operator.
 #include <torch/library.h>
 
 #include <string>
@@ -33,7 +32,6 @@ void refuse_all(torch::Library& library) {
     library.impl(name, torch::CppFunction::makeFromBoxedFunction<&refuse_call>());
 }
 
-TORCH_LIBRARY_IMPL(mhla, Undefined, library) { refuse_all(library); }  // where no tensor is given
 TORCH_LIBRARY_IMPL(mhla, SparseMeta, library) { refuse_all(library); }
 TORCH_LIBRARY_IMPL(mhla, SparseCsrMeta, library) { refuse_all(library); }
 TORCH_LIBRARY_IMPL(mhla, NestedTensorMeta, library) { refuse_all(library); }
