@@ -25,13 +25,13 @@ def gradient_bounds(call, formula, wanted, d_o):
     chain = formula.terms + value_dim + key_dim * value_dim + batch * heads + 2 * formula.terms / formula.condition
     bounds = []
     for n in range(len(wanted)):
-        bound = chain * (UNIT[held] * of_terms[n] + STEP[held] * reach[n]) + UNIT[dtype] * of_o[n]
+        bound = chain * (UNIT[held] * of_terms[n] + STEP[held] * reach[n]) + of_o[n]
         bounds.append(torch.where(reach[n] < LARGEST[held], bound, torch.inf))
     return bounds
 
 
 def _term_sizes(call, formula, wanted, d_o, more):
-    """For each wanted tensor (sum of the sizes of all terms of its gradient, the part of them that o is a factor of).
+    """For each wanted tensor (sum of the sizes of all terms of its gradient, what the rounding of o does to it).
 
     ``more`` is added to every factor: 1 gives what bounds all on the way (the reach of formula.py).
     """
@@ -46,11 +46,13 @@ def _term_sizes(call, formula, wanted, d_o, more):
     rate = 1 / formula.denominator.detach().abs() + more
     of_numerator = _gradients((d_o + more) * rate * of_sizes.numerator, inputs, slopes)
     # Backward reads o as it was returned, rounded to its type, and o has an error in proportion to the size of its terms.
-    o, o_size = formula.o.detach().abs() + more, of_sizes.numerator.detach() * rate + more
+    dtype = call["q"].dtype
+    o_rounding = UNIT[dtype] * formula.o.detach().abs() + STEP[dtype]
+    o_size = of_sizes.numerator.detach() * rate + more
     of_denominator = _gradients(
         ((d_o + more) * o_size).sum(-1, keepdim=True) * rate * of_sizes.denominator, inputs, slopes
     )
-    of_o = _gradients((d_o * o).sum(-1, keepdim=True) * rate * of_sizes.denominator, inputs, slopes)
+    of_o = _gradients((d_o * o_rounding).sum(-1, keepdim=True) * rate * of_sizes.denominator, inputs, slopes)
     return [a + b for a, b in zip(of_numerator, of_denominator, strict=True)], of_o
 
 
