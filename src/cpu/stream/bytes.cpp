@@ -111,7 +111,6 @@ void StreamOf<T>::read(const SavedState& saved, ByteReader& in) {
   if (saved.kept().folds) {
     sum = {std::vector<double>(open_.S.size()), std::vector<double>(open_.z.size())};
     read_summary(in, sum);
-    if (first > 0) folded_sum_ = std::move(sum);
   }
   folded_ = first;
   std::vector<std::shared_ptr<BlockSummary<T>>> blocks;
@@ -123,7 +122,9 @@ void StreamOf<T>::read(const SavedState& saved, ByteReader& in) {
       in.array(part_of(summary->z, row, config_.batch));
     }
   recent_.assign(blocks.begin(), blocks.end());
-  if (saved.kept().folds && first == 0 && saved.open == OpenBlock::summary) {
+  if (first > 0) {
+    folded_sum_ = std::move(sum);
+  } else if (saved.kept().folds && saved.open == OpenBlock::summary) {
     const BlockSummary<double> expected = left_sum();
     if (!are_same(sum.S, expected.S) || !are_same(sum.z, expected.z))
       throw Error("bytes of a state hold a sum of blocks that is not that of the blocks they hold");
