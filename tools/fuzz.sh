@@ -2,7 +2,7 @@
 # Runs the fuzz targets of a build, one after another; the exit code is 1 if one found something.
 #
 #   tools/fuzz.sh --count N   [--build DIR] [--write FILE] [TARGET...]   N changed inputs each, the same in every run
-#   tools/fuzz.sh --seconds S [--build DIR] [TARGET...]                  libFuzzer, S seconds each (build/fuzz)
+#   tools/fuzz.sh --seconds S [--build DIR] [--write FILE] [TARGET...]   libFuzzer, S seconds each (build/fuzz)
 #
 # --count takes any build of the preset's targets; build/asan by default, so that reads and writes past the end are seen.
 # --write adds date, commit, processor and counts to a file. What libFuzzer finds goes to out/fuzz/found.
@@ -42,10 +42,8 @@ search() {
     -print_final_stats=1 -artifact_prefix="$found" "$inputs" $(corpus_of "$1")
 }
 
-if ((count > 0)); then
-  processor=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)
-  echo "$(date -u +%F), commit $(git rev-parse --short HEAD), $processor, $build" | tee -a "$results"
-fi
+processor=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)
+echo "$(date -u +%F), commit $(git rev-parse --short HEAD), $processor, $build" | tee -a "$results"
 failed=0
 for target in "${targets[@]}"; do
   if ((count > 0)); then line=$(count_inputs "$target" 2>&1) || failed=1; else line=$(search "$target" 2>&1) || failed=1; fi

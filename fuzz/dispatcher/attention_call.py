@@ -5,7 +5,8 @@ import math
 import torch
 
 import mhla
-from formula import ALGORITHMS, FEATURE_MAPS, LARGEST, UNIT, Attention, Unspecified, require
+from formula import ALGORITHMS, FEATURE_MAPS, LARGEST, STEP, UNIT, Attention, Unspecified, require
+from gradient_bound import gradient_bounds
 from tensors import DTYPES
 from wrong import close, expect
 
@@ -114,9 +115,9 @@ class AttentionCall:
         if through == "direct":
             causal = {"none": False, "token-causal": True, "block-causal": "block"}.get(a["masking"], a["masking"])
             state = (a.get("initial_S"), a.get("initial_z")) if a.get("initial_S") is not None else None
-            partition = (
-                a["extents"][0] if len(a["sizes"]) == 1 else mhla.Partition(tuple(a["sizes"]), tuple(a["extents"]))
-            )
+            sizes, extents = a["sizes"], a["extents"]
+            line = isinstance(sizes, list) and len(sizes) == 1 and isinstance(extents, list) and extents
+            partition = extents[0] if line else mhla.Partition(sizes, extents)
             rest = {x: a[x] for x in a if x not in ("masking", "sizes", "extents", "initial_S", "initial_z")}
             return mhla.attention(
                 **rest, partition=partition, causal=causal, initial_state=state, return_state=return_state
@@ -136,6 +137,8 @@ class AttentionCall:
             require(all(math.isfinite(a[x] or 0.0) for x in ("scale", "eps", "feature_eps")), "numbers")
             expect(tuple(result.shape) == (*q.shape[:3], v.shape[3]), f"o on meta has shape {tuple(result.shape)}")
             return
+        if through == "ops":  # torch takes True for 1
+            a = {x: int(value) if isinstance(value, bool) else value for x, value in a.items()}
         if through == "direct" and len(a["sizes"]) == 1:
             a["sizes"], a["extents"] = [a["q"].shape[1]], a["extents"][:1]
         leaves = {
@@ -173,19 +176,14 @@ class AttentionCall:
         actual = torch.autograd.grad(o, [a[x] for x in wanted], d_o, allow_unused=True)
         inputs, d_o = [leaves[x] for x in wanted], d_o.double()
         formula = torch.autograd.grad(expected.o, inputs, d_o, allow_unused=True, retain_graph=True)
-        half = (None,) * len(inputs)  # before anything cancels
-        if expected.of_numerator.requires_grad:
-            half = torch.autograd.grad(expected.of_numerator, inputs, d_o, allow_unused=True)
-        limit = 4e4 * UNIT[torch.float32] if o.dtype != torch.float64 else 1e-9
-        limit += 16 * UNIT[o.dtype]
-        for x, mine, theirs, part in zip(wanted, actual, formula, half, strict=True):
+        bounds = gradient_bounds(typed, expected, wanted, d_o)
+        for x, mine, theirs, bound in zip(wanted, actual, formula, bounds, strict=True):
             if mine is None or theirs is None:
                 expect(theirs is None or not theirs.any(), f"no gradient of {x}")
                 continue
-            if theirs.numel() and theirs.isfinite().all() and theirs.abs().max() < LARGEST.get(mine.dtype, 0):
-                largest = max(float(theirs.abs().max()), 0.0 if part is None else float(part.abs().max()))
-                bound = torch.full_like(theirs, limit * largest / expected.condition + 1e-6)
-                close(mine, theirs, bound, torch.ones_like(theirs, dtype=torch.bool), f"gradient of {x}")
+            bound = bound + 2 * UNIT[mine.dtype] * theirs.abs() + STEP[mine.dtype]
+            certain = bound.isfinite() & theirs.isfinite() & (theirs.abs() < LARGEST[mine.dtype])
+            close(mine, theirs, bound, certain, f"gradient of {x}")
 
 
 class _Rounded(torch.autograd.Function):

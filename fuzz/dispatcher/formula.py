@@ -9,7 +9,13 @@ from math import isfinite, prod
 import torch
 
 UNIT = {torch.float32: 2.0**-24, torch.float64: 2.0**-53, torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11}
-LARGEST = {torch.float32: 1e37, torch.float64: 1e300, torch.bfloat16: 1e37, torch.float16: 6e4}
+LARGEST = {torch.float32: 3e38, torch.float64: 1e308, torch.bfloat16: 3e38, torch.float16: 6.5e4}
+STEP = {  # between the smallest numbers
+    torch.float32: 2.0**-149,
+    torch.float64: 2.0**-1074,
+    torch.bfloat16: 2.0**-133,
+    torch.float16: 2.0**-24,
+}
 SMALLEST = {torch.float32: 1e-36, torch.float64: 1e-300, torch.bfloat16: 1e-36, torch.float16: 1e-7}
 FEATURE_MAPS = {
     "identity": lambda x: x,
@@ -73,10 +79,13 @@ def mixing_matrix(mixing, heads, dtype):
 class Attention:
     """One call; gradients flow to the tensors that need them.
 
-    ``o`` is the output and ``o_bound`` what a result may differ from it, where it is ``certain``: where the sums do not
-    leave the range of their type and the denominator is not lost in rounding. ``condition`` is the smallest
-    denominator relative to the sum of the sizes of its terms. ``of_numerator`` is ``o`` with the
-    denominator held fixed.
+    ``o`` is the output and ``o_bound`` what a result may differ from it, where it is ``certain``: where nothing on the
+    way leaves the range of its type and the denominator is not lost in rounding. ``condition`` is the smallest
+    denominator relative to the sum of the sizes of its terms. ``o`` is ``numerator / denominator``; without a normalizer
+    there is no denominator.
+
+    What is on the way depends on the algorithm: products of some of the factors, summed over some of the tokens. All of
+    them are below the ``reach``, the same sums with 1 added to the size of every factor.
     """
 
     def __init__(
@@ -101,13 +110,14 @@ class Attention:
         initial_z=None,
         initial_tokens=0,
     ):
-        require(isinstance(q, torch.Tensor) and q.ndim == 4 and k.ndim == 4 and v.ndim == 4, "axes")
+        require(all(isinstance(x, torch.Tensor) and x.ndim == 4 for x in (q, k, v)), "axes")
         batch, tokens, heads, key_dim = q.shape
         kv_heads, value_dim = k.shape[2], v.shape[3]
         require(heads >= 1 and kv_heads >= 1 and heads % kv_heads == 0 and key_dim >= 1 and value_dim >= 1, "widths")
         check_tokens(q, "q", q.dtype, q.shape)
         check_tokens(k, "k", q.dtype, (batch, tokens, kv_heads, key_dim))
         check_tokens(v, "v", q.dtype, (batch, tokens, kv_heads, value_dim))
+        require(all(isinstance(x, str) for x in (feature_map, masking, normalizer, algorithm)), "names")
         require(feature_map in FEATURE_MAPS and masking in MASKINGS, "names")
         require(normalizer in NORMALIZERS and algorithm in ALGORITHMS, "names")
         scale = 1.0 if scale is None else scale
@@ -129,46 +139,58 @@ class Attention:
         limit = LARGEST[accumulation(q.dtype)]
         self.k, self.k_size = self._features(k, feature_map, feature_eps)
         self.v = self._wide(v)
-        own_q, q_size = self._features(q, feature_map, feature_eps, scale)
+        own_q, q_size, q_reach = self._queries(q, feature_map, feature_eps, scale)
+        sizes, seen = weight.detach().abs(), self.visible.double()
+        v_size = self.v.detach().abs()
         o = ((own_q @ self.k.transpose(-1, -2)) * weight) @ self.v
-        size = ((q_size @ self.k_size.transpose(-1, -2)) * weight.detach().abs()) @ self.v.detach().abs()
+        size = ((q_size @ self.k_size.transpose(-1, -2)) * sizes) @ v_size
+        reach = ((q_reach @ (self.k_size + 1).transpose(-1, -2)) * (sizes + seen)) @ (v_size + 1)
 
         require((q_den is None) == (k_den is None), "q_den and k_den")
-        self.k_den, self.k_den_size, own_den, den_q_size = self.k, self.k_size, own_q, q_size
+        self.k_den, self.k_den_size = self.k, self.k_size
+        own_den, den_q_size, den_q_reach = own_q, q_size, q_reach
         if q_den is not None:
             require(normalizer != "none", "q_den without a denominator")
             check_tokens(q_den, "q_den", q.dtype, q.shape)
             check_tokens(k_den, "k_den", q.dtype, k.shape)
             self.k_den, self.k_den_size = self._features(k_den, feature_map, feature_eps)
-            own_den, den_q_size = self._features(q_den, feature_map, feature_eps, scale)
+            own_den, den_q_size, den_q_reach = self._queries(q_den, feature_map, feature_eps, scale)
         self._check_state(q.dtype, normalizer, (kv_heads, key_dim, value_dim), extents, initial_S, initial_z)
         if initial_S is not None:
             before = torch.arange(initial_S.shape[2])
-            old = matrix[:, self.block][:, :, before] * (before[None, :] <= self.block[:, None])  # [H, N, blocks]
+            seen_old = (before[None, :] <= self.block[:, None]).double()
+            old = matrix[:, self.block][:, :, before] * seen_old  # [H, N, blocks]
+            old_sizes, S_size = old.detach().abs(), initial_S.detach().abs()
             o = o + self._through(own_q, old, initial_S)
-            size = size + self._through(q_size, old.detach().abs(), initial_S.detach().abs())
+            size = size + self._through(q_size, old_sizes, S_size)
+            reach = reach + self._through(q_reach, old_sizes + seen_old, S_size + 1)
 
-        error = size * self.terms * self.unit + SMALLEST[accumulation(q.dtype)]
-        certain = (size < limit) & (max(abs(scale), abs(eps), abs(feature_eps)) < limit)
-        self.of_numerator = o.transpose(1, 2)
+        step = STEP[accumulation(q.dtype)]
+        error = (size * self.unit + reach * step) * self.terms
+        certain = (reach < limit) & (max(abs(scale), abs(eps), abs(feature_eps)) < limit)
+        self.numerator, self.denominator = o.transpose(1, 2), None
         self.condition = 1.0
         if normalizer != "none":
-            den, den_size = self._denominator(normalizer, own_den, den_q_size, weight)
+            den = self._denominator(normalizer, own_den, self.k_den, weight, 1)
+            den_size = self._denominator(normalizer, den_q_size, self.k_den_size, sizes, 1)
+            den_reach = self._denominator(normalizer, den_q_reach, self.k_den_size + 1, sizes + seen, 2)
             if initial_S is not None:
+                z_size = initial_z.detach().abs()[..., None]
                 den = den + self._through(own_den, old, initial_z[..., None])
-                den_size = den_size + self._through(den_q_size, old.detach().abs(), initial_z.detach().abs()[..., None])
+                den_size = den_size + self._through(den_q_size, old_sizes, z_size)
+                den_reach = den_reach + self._through(den_q_reach, old_sizes + seen_old, z_size + 1)
             den = den + eps
-            den_error = (den_size * self.terms + abs(eps)) * self.unit + SMALLEST[accumulation(q.dtype)]
-            self.of_numerator = (o / den.detach()).transpose(1, 2)
+            den_error = (den_size * self.terms + abs(eps)) * self.unit + (den_reach + 1) * self.terms * step
+            self.denominator = den.transpose(1, 2)
             o = o / den
             plain = den.detach().abs()
             error = (error + o.detach().abs() * den_error) / (0.75 * plain)
-            certain = certain & (den_error < 0.25 * plain) & (den_size < limit) & (plain < limit)
+            certain = certain & (den_error < 0.25 * plain) & (den_reach < limit) & (1 / plain < limit)
             if plain.numel():
                 self.condition = float((plain / (den_size + abs(eps) + 1e-300)).min())
         self.o = o.transpose(1, 2)
         result = self.o.detach()
-        error = error.transpose(1, 2) + 4 * UNIT[q.dtype] * result.abs() + SMALLEST[q.dtype]
+        error = error.transpose(1, 2) + 4 * UNIT[q.dtype] * result.abs() + STEP[q.dtype]
         self.o_bound = error.expand_as(result)
         self.certain = certain.transpose(1, 2).expand_as(result) & result.isfinite() & self.o_bound.isfinite()
         self.certain = self.certain & (result.abs() < LARGEST[q.dtype])
@@ -207,28 +229,29 @@ class Attention:
         """[B, N, kv heads, D] to [B, H, N, D] in float64"""
         return x.double().repeat_interleave(self.group, 2).transpose(1, 2)
 
-    def _features(self, x, feature_map, feature_eps, scale=None):
-        """(scale (phi(x) + feature_eps), size of its terms)"""
+    def _features(self, x, feature_map, feature_eps):
+        """(phi(x) + feature_eps, size of its terms), for each head of q"""
         mapped = FEATURE_MAPS[feature_map](x.double())
         size = mapped.detach().abs() + abs(feature_eps)
-        if scale is not None:
-            return (scale * (mapped + feature_eps)).transpose(1, 2), abs(scale) * size.transpose(1, 2)
         repeat = [t.repeat_interleave(self.group, 2).transpose(1, 2) for t in (mapped + feature_eps, size)]
         return repeat[0], repeat[1]
 
-    def _denominator(self, normalizer, q, q_size, weight):
-        """[B, H, N, 1], and the size of its terms"""
-        sizes = weight.detach().abs()
+    @staticmethod
+    def _queries(q, feature_map, feature_eps, scale):
+        """(scale (phi(q) + feature_eps), size of its terms, their reach)"""
+        mapped = FEATURE_MAPS[feature_map](q.double()).transpose(1, 2)
+        size = mapped.detach().abs() + abs(feature_eps)
+        return scale * (mapped + feature_eps), abs(scale) * size, (abs(scale) + 1) * (size + 1)
+
+    def _denominator(self, normalizer, q, k, weight, one):
+        """[B, H, N, 1] of the tokens' features, with ``one`` for their value"""
         if normalizer == "paper":
-            den = ((q @ self.k_den.transpose(-1, -2)) * weight).sum(-1, keepdim=True)
-            return den, ((q_size @ self.k_den_size.transpose(-1, -2)) * sizes).sum(-1, keepdim=True)
+            return ((q @ k.transpose(-1, -2)) * weight).sum(-1, keepdim=True) * one
         # The authors': tokens at the same place of every block, each by the sum of its own block.
         together = self.row[:, None] == self.row[None, :]
         same_slot = (self.inner[:, :, None] == self.inner[:, None, :]).all(0) & together
         same_block = ((self.block[:, None] == self.block[None, :]) & together).double()
-        own = (q * (same_block @ self.k_den)).sum(-1, keepdim=True)
-        own_size = (q_size * (same_block @ self.k_den_size)).sum(-1, keepdim=True)
-        return (weight * same_slot) @ own, (sizes * same_slot) @ own_size
+        return (weight * same_slot) @ (q * (same_block @ k)).sum(-1, keepdim=True) * one
 
     def _check_state(self, dtype, normalizer, widths, extents, S, z):
         kv_heads, key_dim, value_dim = widths
@@ -251,7 +274,7 @@ class Attention:
         return torch.einsum("bhnd,hnm,bhmde->bhne", q, old, S)
 
     def state(self):
-        """(S, its bound, z, its bound) after a causal call"""
+        """(S, its bound, z, its bound) after a causal call; a bound is infinite where nothing is certain"""
         where = torch.zeros(self.rows if self.packed else 1, self.blocks, len(self.row), dtype=torch.float64)
         where[self.row, self.block, torch.arange(len(self.row))] = 1.0
         results = []
@@ -264,10 +287,14 @@ class Attention:
             form = "rmn,bhnd,bhne->rhmde" if self.packed else "rmn,bhnd,bhne->bhmde"
             S = torch.einsum(form, where, k, v)
             bound = torch.einsum(form, where, size, v.abs())
+            reach = torch.einsum(form, where, size + 1, v.abs() + 1)
             if first is not None:
                 old = first.detach().double()
                 old = old if first.ndim == 5 else old[..., None]
                 S[:, :, : old.shape[2]] += old
                 bound[:, :, : old.shape[2]] += old.abs()
-            results += [S, bound * self.terms * self.unit + 1e-36]
+                reach[:, :, : old.shape[2]] += old.abs()
+            held = torch.float64 if self.unit == UNIT[torch.float64] else torch.float32
+            error = (bound * self.unit + reach * STEP[held]) * self.terms
+            results += [S, torch.where(reach < LARGEST[held], error, torch.inf)]
         return results[0], results[1], results[2][..., 0], results[3][..., 0]

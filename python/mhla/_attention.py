@@ -36,7 +36,7 @@ class Summaries(NamedTuple):
 
 def masking_name(causal: Causal) -> str:
     """The operator's name of a ``causal`` argument."""
-    if causal not in _maskings:
+    if not isinstance(causal, (bool, str)) or causal not in _maskings:
         raise ValueError(f"causal is {causal!r}; it must be False, True, 'token' or 'block'")
     return _maskings[causal]
 
@@ -130,7 +130,8 @@ def attention(
     Tokens stay in the model's own order; blocks are found through ``partition``. Differentiable once in every tensor.
 
     Args:
-        mixing: ``[M, M]`` or ``[H, M, M]``, any floating-point type; row = query block, column = source block.
+        mixing: ``[M, M]`` or ``[H, M, M]``, float32, float64, bfloat16 or float16 whatever q is; row = query block,
+            column = source block.
         partition: how the N tokens are split into M blocks; an int is the block size of a line.
         feature_map: ``identity``, ``relu``, ``elu+1``, ``exp`` or ``squared-relu``.
         normalizer: ``none``, ``paper`` (q . z of the query's own mixture) or ``authors`` (the authors' code).

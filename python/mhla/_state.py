@@ -88,7 +88,7 @@ class State:
     ) -> None:
         if not isinstance(mixing, Tensor):
             raise TypeError(f"mixing is a {type(mixing).__name__}; it must be a Tensor")
-        if dtype not in _DTYPES:
+        if not isinstance(dtype, torch.dtype) or dtype not in _DTYPES:
             raise ValueError(f"dtype is {dtype}; it must be one of {', '.join(map(str, _DTYPES))}")
         batch, heads = integer(batch, "batch", 1), integer(heads, "heads", 1)
         kv_heads = heads if kv_heads is None else integer(kv_heads, "kv_heads", 1)

@@ -15,6 +15,7 @@ from mhla._numbers import integer
 
 _decode_step = torch.ops.mhla.decode_step.default
 _MOST_ELEMENTS = 2**48  # as kMostElements of core/sizes.hpp
+_MIXING_DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 _LEAST_PIECE = 64  # blocks of a prefill that are handed to the operator at once, at least
 
 
@@ -38,6 +39,8 @@ class Memory(NamedTuple):
 
 
 def _check_dense(x: Tensor, name: str) -> None:
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{name} is a {type(x).__name__}; it must be a Tensor")
     if x.is_nested or x.layout is not torch.strided:
         kind = "is a nested tensor" if x.is_nested else f"has layout {x.layout}"
         raise ValueError(f"{name} {kind}; it must be a dense tensor")
@@ -84,9 +87,10 @@ class DecodeState:
         summary_dtype: torch.dtype | None = None,
     ) -> None:
         _check_dense(mixing, "mixing")
-        if not mixing.is_floating_point() or mixing.is_meta:
+        if mixing.dtype not in _MIXING_DTYPES or mixing.is_meta:
             raise ValueError(
-                f"mixing has dtype {mixing.dtype} on {mixing.device}; it must be a floating-point type, with values"
+                f"mixing has dtype {mixing.dtype} on {mixing.device}; it must be float32, float64, bfloat16 or "
+                "float16, with values"
             )
         if mixing.ndim not in (2, 3) or mixing.shape[-1] != mixing.shape[-2]:
             raise ValueError(f"mixing has shape {list(mixing.shape)}; it must be [M, M] or [H, M, M]")
@@ -101,8 +105,11 @@ class DecodeState:
         sizes = {"batch": batch, "heads": heads, "kv_heads": kv_heads, "key_dim": key_dim, "value_dim": value_dim}
         for name, size in {**sizes, "block_size": block_size}.items():
             integer(size, name, 1)
+        if not isinstance(beyond, str):
+            raise TypeError(f"beyond is {beyond!r}; it must be a string")
+        max_tokens = 0 if max_tokens is None else integer(max_tokens, "max_tokens", 0)
         copied = mixing.detach().to(accumulated, copy=True).contiguous()
-        self._configure(copied, settings, heads, block_size, beyond, 0 if max_tokens is None else max_tokens)
+        self._configure(copied, settings, heads, block_size, beyond, max_tokens)
         mixed = heads if mixing.ndim == 3 else kv_heads
         slots, folds, normalized = self._kept.slots(), self._kept.folds(), normalizer != "none"
         if batch * kv_heads * max(slots, heads, block_size) * key_dim * value_dim > _MOST_ELEMENTS:
@@ -138,6 +145,8 @@ class DecodeState:
         self._kept = torch.classes.mhla.KeptBlocks(mixing.shape[-1], block_size, max_tokens, beyond)
         self._most_tokens = self._kept.most_tokens()  # 0: any number
         self._mixing_on_host = mixing.cpu()
+        if not self._mixing_on_host.tril().isfinite().all():
+            raise ValueError("mixing is not finite; its entries up to the diagonal must be")
         self._in_use = threading.Lock()
 
     @property

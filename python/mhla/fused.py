@@ -13,6 +13,11 @@ from mhla._numbers import integer, integers
 __all__ = ["Rotary", "gated_norm", "modulate", "rotary_features"]
 
 
+def _check_tensor(x: object) -> None:
+    if not isinstance(x, Tensor):
+        raise TypeError(f"x is a {type(x).__name__}; it must be a tensor")
+
+
 class Rotary(NamedTuple):
     """Rotation by position: tables of cosines and sines, and which elements they turn.
 
@@ -130,6 +135,7 @@ def rotary_features(
         feature_eps: added to the features.
         return_plain: also return the features before rotation, for ``q_den`` and ``k_den`` of the operator.
     """
+    _check_tensor(x)
     if rotary is None:
         tables = (None, None, (), ())
         layout = "half"
@@ -160,6 +166,7 @@ def gated_norm(
         norm: ``head``, over the D elements of each head; ``channels``, over all H D of a token.
         eps: added to the mean square.
     """
+    _check_tensor(x)
     return torch.ops.mhla.gated_norm(x, weight, gate, norm, eps)
 
 
@@ -181,4 +188,5 @@ def modulate(
         weight, bias: of the LayerNorm, ``[C]``; None is ones and zeros.
         eps: added to the variance.
     """
+    _check_tensor(x)
     return torch.ops.mhla.modulate(x, scale, shift, weight, bias, eps)

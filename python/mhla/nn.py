@@ -72,6 +72,8 @@ class MHLA(torch.nn.Module):
 
     def forward(self, x: Tensor, state: State | None = None) -> Tensor:
         """Attention over ``x [B, N, C]``; with ``state`` (token-causal layers) tokens continue those it has seen."""
+        if not isinstance(x, Tensor):
+            raise TypeError(f"x is a {type(x).__name__}; it must be a tensor")
         if x.ndim != 3 or x.shape[-1] != self.dim:
             raise ValueError(f"x has shape {tuple(x.shape)}; it must be [batch, tokens, {self.dim}]")
         q, k, v = self.qkv(x).split(self.split_sizes, dim=-1)

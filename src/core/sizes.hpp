@@ -16,6 +16,9 @@ constexpr std::int64_t kMostBlockTokens = std::int64_t{1} << 32;  // of a block
 constexpr std::int64_t kMostBlocks = std::int64_t{1} << 24;       // of a mixing matrix
 constexpr std::int64_t kMostKeptBlocks = std::int64_t{1} << 30;   // of a stream, with a summary each
 constexpr std::int64_t kMostBatch = std::int64_t{1} << 32;
+constexpr std::int64_t kMostHeads = std::int64_t{1} << 20;
+constexpr std::int64_t kMostDim = 4096;  // of a head of q and k, or of v
+constexpr std::int64_t kMostDimOnCuda = 256;
 constexpr std::int64_t kMostElements = std::int64_t{1} << 48;  // of a tensor
 constexpr int kMostThreads = 4096;
 

@@ -16,9 +16,6 @@
 namespace mhla {
 namespace {
 
-constexpr std::int64_t kMaxDim = 4096;
-constexpr std::int64_t kMaxDimOnCuda = 256;
-
 void validate_packed(const Problem& p) {
   if (p.cu_seqlens.empty()) return;
   require(p.batch == 1, "batch is ", p.batch, "; with cu_seqlens (packed sequences) it must be 1");
@@ -157,10 +154,10 @@ void validate_inputs(const Problem& p, const Inputs& in) {
 
 void validate(const Problem& p) {
   require_size("batch", p.batch, 0, kMostBatch);
-  require_size("heads", p.heads, 1, 1 << 20);
+  require_size("heads", p.heads, 1, kMostHeads);
   require_size("kv_heads", p.kv_heads, 1, p.heads);
   require(p.heads % p.kv_heads == 0, "kv_heads is ", p.kv_heads, "; it must divide heads, ", p.heads);
-  const std::int64_t most = p.device == Device::cuda ? kMaxDimOnCuda : kMaxDim;
+  const std::int64_t most = p.device == Device::cuda ? kMostDimOnCuda : kMostDim;
   require_size("key_dim", p.key_dim, 1, most);
   require_size("value_dim", p.value_dim, 1, most);
   require_finite("scale", p.options.scale);

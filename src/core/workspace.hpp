@@ -9,6 +9,12 @@ namespace mhla {
 
 [[noreturn]] void refuse_workspace();
 
+// A piece from an element of it on; of no piece, none.
+template <typename T>
+T* from_element(T* piece, std::int64_t element) {
+  return piece == nullptr ? nullptr : piece + element;
+}
+
 // A piece has fewer than 2^60 bytes (core/sizes.hpp); the pieces of all threads together may be too many.
 template <std::size_t alignment>
 class AlignedWorkspace {

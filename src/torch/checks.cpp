@@ -97,8 +97,7 @@ void check_shape(const at::Tensor& tensor, std::string_view argument, at::IntArr
 }
 
 void check_floating(const at::Tensor& tensor, std::string_view argument) {
-  if (!at::isFloatingType(tensor.scalar_type()))
-    refuse(argument, " has dtype ", tensor.scalar_type(), "; it must be a floating-point type");
+  static_cast<void>(dtype_of(tensor, argument));
 }
 
 void check_matrix(const at::Tensor& mixing, std::string_view argument, std::int64_t heads) {
@@ -107,6 +106,7 @@ void check_matrix(const at::Tensor& mixing, std::string_view argument, std::int6
     refuse(argument, " has shape ", mixing.sizes(), "; it must be [M, M] or [H, M, M]");
   if (heads > 0 && mixing.dim() == 3 && mixing.size(0) != heads)
     refuse(argument, " has heads ", mixing.size(0), "; it must be ", heads);
+  if (mixing.dim() == 3 && mixing.size(0) == 0) refuse(argument, " has heads 0; it must be at least 1");
 }
 
 }  // namespace mhla::dispatch

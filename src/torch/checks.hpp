@@ -58,6 +58,7 @@ void check_shape(const at::Tensor& tensor, std::string_view argument, c10::SymIn
                  const char* whose = "");
 void check_shape(const at::Tensor& tensor, std::string_view argument, at::IntArrayRef expected);
 
+// Of a type that dtype_of() knows.
 void check_floating(const at::Tensor& tensor, std::string_view argument);
 
 // [M, M] or [H, M, M] with H = heads (0: any).

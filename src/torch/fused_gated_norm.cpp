@@ -21,6 +21,7 @@ GatedNorm check(const at::Tensor& x, const OptionalTensor& weight, const Optiona
                 double eps) {
   check_token_rows(x, "x", 4, "[batch, tokens, heads, width]");
   GatedNorm p{.dtype = dtype_of(x, "x"), .norm = fused::parse_norm_scope(norm), .eps = eps};
+  if (p.norm == NormScope::none) refuse("norm is none; it must be head or channels");
   fused::require_eps("eps", eps);
   const c10::SymInt width = p.norm == NormScope::channels ? x.sym_size(2) * x.sym_size(3) : x.sym_size(3);
   check_vector(weight, "weight", width, x);

@@ -208,11 +208,13 @@ std::int64_t bytes_to_keep(const AttentionCall& call) {
 }
 
 ForwardResult forward_device(const AttentionCall& call) {
+  check_dense(call.q, "q");  // which says where to run
   TorchExecution execution(call.q);
   return run_forward(call, plan_call(call, execution), execution, {});
 }
 
 KeepingResult keeping_device(const AttentionCall& call, const Keeping& keeping) {
+  check_dense(call.q, "q");  // which says where to run
   TorchExecution execution(call.q);
   const Plan plan = plan_call(call, execution);
   const at::Tensor kept = allocate_kept(call, keeping);
@@ -221,6 +223,7 @@ KeepingResult keeping_device(const AttentionCall& call, const Keeping& keeping) 
 }
 
 BackwardResult backward_device(const AttentionCall& call, const Gradients& gradients) {
+  check_dense(call.q, "q");  // which says where to run
   TorchExecution execution(call.q);
   return run_backward(call, plan_call(call, execution), execution, gradients);
 }

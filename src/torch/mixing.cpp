@@ -123,6 +123,7 @@ at::Tensor resize_mixing(const at::Tensor& mixing, const Partition& from, const 
 
 void project_mixing_(const at::Tensor& mixing, bool normalize_rows, double low, double high) {
   const torch::NoGradGuard no_grad;
+  dispatch::check_dense(mixing, "mixing");
   if (!mixing.device().is_cpu()) return project_on_device(mixing, normalize_rows, low, high);
   const std::vector<at::Tensor> parts = matrices(mixing, "mixing");
   std::vector<at::Tensor> projected;

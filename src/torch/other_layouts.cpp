@@ -10,7 +10,6 @@ namespace mhla::dispatch {
 namespace {
 
 void refuse_other(const at::Tensor& tensor, const std::string& argument) {
-  if (!tensor.defined()) return;
   check_dense(tensor, argument);
   if (tensor.is_quantized()) refuse(argument, " has dtype ", tensor.scalar_type(), "; it must not be quantised");
 }
@@ -33,6 +32,9 @@ void refuse_all(torch::Library& library) {
     library.impl(name, torch::CppFunction::makeFromBoxedFunction<&refuse_call>());
 }
 
+TORCH_LIBRARY_IMPL(mhla, SparseMeta, library) { refuse_all(library); }
+TORCH_LIBRARY_IMPL(mhla, SparseCsrMeta, library) { refuse_all(library); }
+TORCH_LIBRARY_IMPL(mhla, NestedTensorMeta, library) { refuse_all(library); }
 TORCH_LIBRARY_IMPL(mhla, SparseCPU, library) { refuse_all(library); }
 TORCH_LIBRARY_IMPL(mhla, SparseCUDA, library) { refuse_all(library); }
 TORCH_LIBRARY_IMPL(mhla, SparseCsrCPU, library) { refuse_all(library); }

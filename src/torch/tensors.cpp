@@ -14,6 +14,23 @@ void check_size(const at::Tensor& tensor, std::string_view argument, int axis, c
   }
 }
 
+void check_between(const at::Tensor& tensor, std::string_view argument, int axis, const char* axis_name,
+                   std::int64_t least, std::int64_t most) {
+  const c10::SymInt size = tensor.sym_size(axis);
+  if (!size.is_symbolic() && (size < least || size > most)) {
+    refuse(argument, " has ", axis_name, " ", size, " (axis ", axis, "); it must be from ", least, " to ", most);
+  }
+}
+
+// What plan() checks too, but by the names of a Problem.
+void check_widths(const AttentionCall& call) {
+  const std::int64_t most = call.q.is_cuda() ? kMostDimOnCuda : kMostDim;
+  check_between(call.q, "q", 0, "batch", 0, kMostBatch);
+  check_between(call.q, "q", 2, "heads", 1, kMostHeads);
+  check_between(call.q, "q", 3, "key width", 1, most);
+  check_between(call.v, "v", 3, "value width", 1, most);
+}
+
 void check_same_kind(const at::Tensor& tensor, std::string_view argument, const at::Tensor& q) {
   check_dtype(tensor, argument, q.scalar_type(), "that of q, ");
   check_device(tensor, argument, q.device(), "that of q, ");
@@ -140,6 +157,7 @@ Options check_call(const AttentionCall& call) {
   check_tokens(call.v, "v");
   check_same_kind(call.k, "k", q);
   check_same_kind(call.v, "v", q);
+  check_widths(call);
   check_size(call.k, "k", 0, "batch", q.sym_size(0), "batch of q");
   check_size(call.k, "k", 1, "tokens", q.sym_size(1), "tokens of q");
   check_size(call.k, "k", 3, "key width", q.sym_size(3), "key width of q");

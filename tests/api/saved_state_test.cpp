@@ -165,6 +165,23 @@ TEST(SavedState, DamagedBytesAreRefused) {
   EXPECT_THROW(State::restore(with_word(good, 128, 1, 4)), Error) << "rows for a sum";
 }
 
+TEST(SavedState, ASumThatIsNotThatOfItsBlocksIsRefused) {
+  for (const BeyondTrained beyond : {BeyondTrained::clamp, BeyondTrained::running_mean})
+    for (const std::int64_t at :
+         {0, 3, 6, 10}) {  // of 6 trained blocks of 4 tokens: no block is known by the sum alone
+      StateConfig config = tiny_config();
+      config.beyond = beyond;
+      const Case<float, float> c(config, 10);
+      std::vector<float> o = c.poisoned_output();
+      State state = c.state();
+      c.prefill(state, 0, at, o);
+      const Bytes good = state.serialize();
+      EXPECT_EQ(State::restore(good).serialize(), good);
+      const std::size_t sum = 132 + 8 * 2 + 6 * 6 * sizeof(float);
+      EXPECT_THROW(State::restore(with_word(good, sum, 0x4000000000000000, 8)), Error) << name(beyond) << " at " << at;
+    }
+}
+
 // The memory of a decoding state on the host, and what reads saved bytes into it.
 class Loaded {
  public:

@@ -93,6 +93,16 @@ TEST(Sizes, InitialTokensNearTheLargestIntegerAreRefused) {
   expect_error([&] { (void)plan(p); }, {"mixing is for 4 blocks"});
 }
 
+TEST(Sizes, OffsetsThatNoSequenceHasAreRefused) {
+  for (const std::int64_t offset : {-kHuge - 1, std::int64_t{-1}, power(48) + 1, kHuge}) {
+    Problem p = problem();
+    p.cu_seqlens = {offset, 12};
+    expect_error([&] { (void)p.final_blocks(); }, {"cu_seqlens is " + std::to_string(offset)});
+    p.cu_seqlens = {0, offset, 32};
+    expect_error([&] { (void)p.final_blocks(); }, {"cu_seqlens is " + std::to_string(offset)});
+  }
+}
+
 TEST(Sizes, KernelsOnCudaCountIn32Bits) {
   Problem p = problem();
   p.device = Device::cuda;

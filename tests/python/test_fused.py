@@ -266,6 +266,21 @@ def test_not_a_number_stays_where_it_is(device):
     assert torch.equal(fused.modulate(zeros[0]), zeros[0])
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_rows_whose_squares_leave_float32_are_normalised_to_zeros(device, dtype):
+    x = randn(1, 3, 2, 8, device=device, dtype=dtype)
+    x[0, 1] *= 1e30
+    shift = randn(1, 16, seed=1, device=device, dtype=dtype)
+    results = (
+        (fused.gated_norm(x, norm="channels"), fused.gated_norm(x[:, ::2], norm="channels"), 0),
+        (fused.rotary_features(x, norm="channels"), fused.rotary_features(x[:, ::2], norm="channels"), 0),
+        (fused.modulate(x.flatten(2), shift=shift), fused.modulate(x.flatten(2)[:, ::2], shift=shift), shift[0]),
+    )
+    for y, without, expected in results:
+        assert (y[:, 1] == expected).all()
+        assert torch.equal(y[:, ::2], without)
+
+
 def test_gradients_agree_with_finite_differences(device):
     x, gate = (randn(2, 3, 2, 6, seed=i, device=device).requires_grad_() for i in (0, 1))
     weights = {"head": randn(6, seed=2, device=device), "channels": randn(12, seed=3, device=device)}

@@ -1,5 +1,7 @@
 // A stream to and from bytes (core/saved_state.hpp).
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <string>
 
 #include "cpu/element.hpp"
@@ -40,6 +42,12 @@ void read_converted(ByteReader& in, DType dtype, std::span<T> to) {
 template <typename To, typename From>
 void add(const std::vector<From>& from, std::vector<To>& to) {
   std::ranges::transform(from, to, to.begin(), [](From x, To sum) { return sum + static_cast<To>(x); });
+}
+
+bool are_same(const std::vector<double>& a, const std::vector<double>& b) {
+  return std::ranges::equal(a, b, [](double x, double y) {
+    return std::bit_cast<std::uint64_t>(x) == std::bit_cast<std::uint64_t>(y) || (std::isnan(x) && std::isnan(y));
+  });
 }
 
 template <typename T>
@@ -99,10 +107,10 @@ void StreamOf<T>::read(const SavedState& saved, ByteReader& in) {
     throw Error("bytes of a state hold batch rows at tokens " + std::to_string(least) + " to " + std::to_string(most) +
                 "; on the CPU all rows of a state are at the same");
   const std::int64_t block = saved.block(0), first = saved.first(0);
+  BlockSummary<double> sum;
   if (saved.kept().folds) {
-    BlockSummary<double> sum{std::vector<double>(open_.S.size()), std::vector<double>(open_.z.size())};
+    sum = {std::vector<double>(open_.S.size()), std::vector<double>(open_.z.size())};
     read_summary(in, sum);
-    if (first > 0) folded_sum_ = std::move(sum);
   }
   folded_ = first;
   std::vector<std::shared_ptr<BlockSummary<T>>> blocks;
@@ -114,6 +122,13 @@ void StreamOf<T>::read(const SavedState& saved, ByteReader& in) {
       in.array(part_of(summary->z, row, config_.batch));
     }
   recent_.assign(blocks.begin(), blocks.end());
+  if (first > 0) {
+    folded_sum_ = std::move(sum);
+  } else if (saved.kept().folds && saved.open == OpenBlock::summary) {
+    const BlockSummary<double> expected = left_sum();
+    if (!are_same(sum.S, expected.S) || !are_same(sum.z, expected.z))
+      throw Error("bytes of a state hold a sum of blocks that is not that of the blocks they hold");
+  }
   if (const std::int64_t excess = kept_.first(block) - folded_; excess > 0) {
     folded_sum_.S.resize(open_.S.size());
     folded_sum_.z.resize(open_.z.size());

@@ -42,7 +42,7 @@ class Forward {
   Forward(const CpuCall<T>& call, const ForwardArgs* args, Workspace& w, Team team)
       : call_(call), args_(args), team_(team), kernel_(call.kernel), M_(call.most_blocks()),
         stride_(summary_stride<T>(call.p.key_dim, call.p.value_dim)), S_(w.take<T>(M_ * stride_)),
-        mixed_(call.group == 1 ? S_ + call.layout.first_block() * stride_
+        mixed_(call.group == 1 ? from_element(S_, call.layout.first_block() * stride_)
                                : w.take<T>(std::max<std::int64_t>(call.layout.most_blocks(), 1) * stride_)),
         weights_(w.take<T>(M_ * M_)), denominator_(w, call, M_), kept_(call, args == nullptr ? nullptr : args->kept),
         initial_(call, args == nullptr ? ConstSummaries{} : args->in.initial, call.p.initial_blocks()),
