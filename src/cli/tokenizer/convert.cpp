@@ -73,7 +73,7 @@ void add_tokenizer_encode(CLI::App& tokenizer) {
   auto given = std::make_shared<Conversion>();
   auto* command = tokenizer.add_subcommand("encode", "Print the tokens of a text");
   add_tokenizer_option(*command, given->tokenizer);
-  command->add_option("text", given->words, "The text; without it, the standard input")->type_name("WORD");
+  command->add_option("text", given->words, "The text; without it, the standard input")->type_name("TEXT");
   given->output.add_option(*command);
   command->callback([given] { run_tokenizer_encode(*given); });
 }
