@@ -12,6 +12,7 @@
 #   --depth N          layers, a multiple of four (8)
 #   --context N        tokens of a window (1024)
 #   --batch-tokens N   tokens of a step (65536)
+#   --val-tokens N     held-out tokens of a validation, at most (1048576)
 #   --seed N           seed of initial weights and order (0)
 #   --vocab N          tokens of the vocabulary (4096)
 #   --device NAME      as of `mhla train language` (auto)
@@ -20,15 +21,15 @@
 # second. Finished runs are skipped. The exit code is 0 where every run is finished.
 set -uo pipefail
 
-text= out=out/language mhla=build/release/bin/mhla budget=0 steps=3000 depth=8 context=1024 batch_tokens=65536 seed=0
-vocab=4096 device=auto
+text= out=out/language mhla=build/release/bin/mhla budget=0 steps=3000 depth=8 context=1024 batch_tokens=65536
+val_tokens=1048576 seed=0 vocab=4096 device=auto
 names=()
 
 complain() { echo "language_experiments: $*" >&2; exit 2; }
 
 while (($# > 0)); do
   case "$1" in
-    --text | --out | --mhla | --budget | --steps | --depth | --context | --batch-tokens | --seed | --vocab | --device)
+    --text | --out | --mhla | --budget | --steps | --depth | --context | --batch-tokens | --val-tokens | --seed | --vocab | --device)
       [[ -n "${2:-}" ]] || complain "$1 needs a value"
       option="${1#--}"
       declare "${option//-/_}=$2"
@@ -39,7 +40,7 @@ while (($# > 0)); do
   shift
 done
 [[ -x "$mhla" ]] || complain "--mhla is \"$mhla\"; it must be the program mhla"
-for number in budget steps depth context batch_tokens seed vocab; do
+for number in budget steps depth context batch_tokens val_tokens seed vocab; do
   [[ "${!number}" =~ ^[0-9]+$ ]] || complain "--${number//_/-} is \"${!number}\"; it must be a whole number"
 done
 ((depth > 0 && depth % 4 == 0)) || complain "--depth is $depth; it must be a multiple of four"
@@ -84,14 +85,14 @@ train() {
   mkdir -p "$folder"
   timeout --foreground --signal=TERM --kill-after=60 "$(seconds_left)" \
     "$mhla" train language --data "$tokens" --out "$folder" --json "$folder/result.json" --attention "$(attention_of "$1")" \
-      --depth "$depth" --context "$context" --batch-tokens "$batch_tokens" --steps "$steps" --seed "$seed" \
+      --depth "$depth" --context "$context" --batch-tokens "$batch_tokens" --steps "$steps" --val-tokens "$val_tokens" --seed "$seed" \
       --device "$device" --keep 1 --half >> "$folder/log.txt" 2>&1
 }
 
 # One line of results.jsonl. The last log line has the speed of the last interval, without validation and saving.
 result_of() {
   local results rate seconds
-  results="$(tr -d '\n' < "$out/$1/result.json" | grep -o '"results": *{[^}]*}')"
+  results="$(tr -s ' \n' ' ' < "$out/$1/result.json" | grep -o '"results": *{[^}]*}')"
   rate="$(grep -o '"tokens_per_second":[0-9.e+]*' "$out/$1/metrics.jsonl" | tail -n 1)"
   seconds="$(grep -o '"seconds":[0-9.e+]*' "$out/$1/metrics.jsonl" | tail -n 1)"
   echo "{\"name\": \"$1\", \"steps\": $steps, $results, $seconds, $rate}"

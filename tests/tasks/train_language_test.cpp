@@ -1,6 +1,8 @@
 // `mhla train language`: what a run learns and leaves behind, and that it does not depend on how its work is divided.
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <sstream>
 
@@ -25,7 +27,11 @@ using mhla::testing::TemporaryFolder;
 // Tokens, and runs of a model that is small enough to train in a second.
 class TrainLanguage : public ::testing::Test {
  protected:
-  TrainLanguage() { mhla::testing::write_small_tokens(folder_ / "tokens"); }
+  TrainLanguage() {
+    at::set_num_threads(1);  // sums as small as these take longer on more
+    mhla::testing::write_small_tokens(folder_ / "tokens");
+  }
+  ~TrainLanguage() override { at::set_num_threads(threads_); }
 
   TrainLanguageOptions options(const std::string& out) const {
     TrainLanguageOptions options;
@@ -53,7 +59,7 @@ class TrainLanguage : public ::testing::Test {
     return std::string("'") + MHLA_PROGRAM + "' train language --data " + quoted(folder_ / "tokens") + " --out " +
            quoted(folder_ / out) +
            " --model lm_tiny --width 32 --depth 2 --heads 2 --block-size 8 --context 32 --batch-tokens 256 --steps 12"
-           " --lr 1e-2 --log-every 3 --eval-every 6 --checkpoint-every 4 --sample-tokens 8 --ema 0.5 --device cpu"
+           " --lr 1e-3 --log-every 3 --eval-every 6 --checkpoint-every 4 --sample-tokens 8 --ema 0.5 --device cpu"
            " --threads 1" +
            more + " 2>&1";
   }
@@ -66,6 +72,7 @@ class TrainLanguage : public ::testing::Test {
 
   TemporaryFolder folder_;
   std::ostringstream text_;
+  int threads_ = at::get_num_threads();
 };
 
 // Of the weights of two runs, relative to their size.
@@ -136,9 +143,9 @@ TEST_F(TrainLanguage, GoesOnAfterKillNineBitForBit) {
   ASSERT_EQ(whole.tensors.size(), parts.tensors.size());
   for (const auto& [name, tensor] : whole.tensors) EXPECT_TRUE(torch::equal(tensor, parts.tensors.at(name))) << name;
 
-  const Finished other = mhla::testing::run_command(command("killed", " --context 16"));
+  const Finished other = mhla::testing::run_command(command("killed", " --warmup 3"));
   EXPECT_EQ(other.exit_code, 1);
-  EXPECT_NE(other.out.find("context: 32, now 16"), std::string::npos) << other.out;
+  EXPECT_NE(other.out.find("warmup: 2, now 3"), std::string::npos) << other.out;
 }
 
 #ifdef MHLA_MPIRUN
@@ -158,6 +165,7 @@ TEST_F(TrainLanguage, HowAStepIsDividedChangesNoMoreThanRounding) {
   for (const std::int64_t micro_batch : {8, 2}) {
     TrainLanguageOptions given = options("by" + std::to_string(micro_batch));
     given.micro_batch = micro_batch;
+    given.lr = 1e-3;  // Adam makes large steps of rounding where gradients are small
     given.separate_documents = true;
     train(given);
   }
