@@ -104,9 +104,7 @@ LmFiles open_files(const std::filesystem::path& path) {
 
 LmOptions stored_lm_options(const std::filesystem::path& path) { return open_files(path).options; }
 
-LoadReport fill_lm(Lm& model, const std::filesystem::path& path) {
-  return load_parts(model, open_files(path).weights);
-}
+LoadReport fill_lm(Lm& model, const std::filesystem::path& path) { return load_parts(model, open_files(path).weights); }
 
 std::shared_ptr<Lm> load_lm(const std::filesystem::path& path, const at::Device& device) {
   const LmFiles files = open_files(path);

@@ -16,10 +16,11 @@ class TrainLanguageCommand : public ::testing::Test {
   std::string path(const std::string& name) const { return (folder_ / name).string(); }
 
   std::vector<std::string> command(const std::vector<std::string>& more) const {
-    std::vector<std::string> all{"train",  "language", "--data",       path("tokens"), "--out",     path("out"),
-                                 "--model", "lm_tiny", "--width",      "32",           "--heads",   "2",
-                                 "--depth", "2",       "--block-size", "8",            "--context", "32",
-                                 "--steps", "2",       "--device",     "cpu",          "--threads", "1"};
+    std::vector<std::string> all{
+        "train",        "language",  "--data",    path("tokens"), "--out",   path("out"), "--model",
+        "lm_tiny",      "--width",   "32",        "--heads",      "2",       "--depth",   "2",
+        "--block-size", "8",         "--context", "32",           "--steps", "2",         "--device",
+        "cpu",          "--threads", "1"};
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }
@@ -63,8 +64,8 @@ TEST_F(TrainLanguageCommand, WrongArgumentsAreNamed) {
         {{"--context", "0"}, "--context"},
         {{"--beyond", "never"}, "--beyond"},
         {{"--batch-tokens", "33"}, "--batch-tokens is 33; it must be a multiple of 32"},
-        {{"--attention", "mhla,softmax,mhla"}, "attention"},
-        {{"--mixing-init", "magic"}, "mixing"},
+        {{"--attention", "mhla,softmax,mhla", "--batch-tokens", "256"}, "attention"},
+        {{"--mixing-init", "magic", "--batch-tokens", "256"}, "mixing"},
         {{"--tokenizer", path("none")}, "--tokenizer"}}) {
     const Captured refused = run_captured(command(more));
     EXPECT_EQ(refused.exit_code, 2) << named << refused.out;

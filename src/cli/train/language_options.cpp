@@ -75,8 +75,9 @@ void add_model_options(CLI::App& command, TrainLanguageOptions& options) {
   MemberGroup group(command, options.model);
   group.add<std::string>("--model", "model", "NAME", "Architecture", "by --recipe")
       ->check(CLI::IsMember(models::lm_names()));
-  group.add<std::vector<std::string>>("--attention", "attention", "NAME",
-                                      "Attention: one for all layers, or one per layer", "mhla")
+  group
+      .add<std::vector<std::string>>("--attention", "attention", "NAME",
+                                     "Attention: one for all layers, or one per layer", "mhla")
       ->delimiter(',')
       ->check(CLI::IsMember({"softmax", "linear", "gla", "mhla"}));
   add_size_options(group);
@@ -109,7 +110,9 @@ void add_recipe_options(CLI::App& command, TrainLanguageOptions& options) {
 
 void add_validation_options(CLI::App& command, TrainLanguageOptions& options) {
   OptionGroup group(command, "Validation");
-  group.add("--val-tokens", options.val_tokens, "N", "Held-out tokens that the loss is measured on, about, at most")
+  group
+      .add("--val-tokens", options.val_tokens, "N",
+           "Held-out tokens that the loss is measured on, at most; one window at least")
       ->check(within<std::int64_t>(1, std::int64_t{1} << 40));
   group.add("--sample-tokens", options.sample_tokens, "N", "Tokens of the text written at every validation")
       ->check(within<std::int64_t>(0, 1 << 20));

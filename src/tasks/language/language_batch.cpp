@@ -20,8 +20,8 @@ models::Lm::Documents documents_of(const data::TokenBatch& windows, std::int64_t
 }  // namespace
 
 LanguageBatch language_batch(const data::TokenBatch& windows, std::optional<std::int64_t> begin, at::Device device) {
-  at::Tensor tokens = at::empty({windows.rows, windows.length},
-                                at::TensorOptions(at::kLong).pinned_memory(device.is_cuda()));
+  at::Tensor tokens =
+      at::empty({windows.rows, windows.length}, at::TensorOptions(at::kLong).pinned_memory(device.is_cuda()));
   std::ranges::copy(windows.tokens, tokens.mutable_data_ptr<std::int64_t>());
   tokens = tokens.to(device, /*non_blocking=*/true);
   const std::int64_t read = windows.length - 1;

@@ -35,7 +35,7 @@ data::TokenWindows validation_windows(const LanguageData& data, const LanguageTa
   data::TokenWindowOptions windows = window_options(options, communicator);
   const std::int64_t room = data.validation->size() - windows.length;
   const std::int64_t wanted = std::max<std::int64_t>(1, options.val_tokens / options.context);
-  windows.step = std::max(windows.step, wanted > 1 ? room / (wanted - 1) : room + 1);
+  windows.step = std::max(windows.step, wanted > 1 ? (room + wanted - 2) / (wanted - 1) : room + 1);
   return {data.validation, windows};
 }
 

@@ -12,8 +12,8 @@ namespace mhla::tasks {
 
 struct TextRequest {
   std::string prompt;
-  std::int64_t tokens = 0;      // of the answer, at most
-  std::int64_t begin = 0;       // the token before every document
+  std::int64_t tokens = 0;  // of the answer, at most
+  std::int64_t begin = 0;   // the token before every document
   SamplingOptions sampling = {};
 };
 

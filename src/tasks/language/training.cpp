@@ -158,8 +158,7 @@ std::shared_ptr<models::Lm> make_model(const TrainLanguageOptions& options, cons
                                        std::ostream* text) {
   TrainingOptions without_init = options;
   without_init.init.clear();
-  auto model = initial_model(
-      without_init, [&] { return std::make_shared<models::Lm>(network); }, nullptr);
+  auto model = initial_model(without_init, [&] { return std::make_shared<models::Lm>(network); }, nullptr);
   if (!options.init.empty()) say_what_fits(options.init, *model, models::fill_lm(*model, options.init), text);
   return model;
 }
