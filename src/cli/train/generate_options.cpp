@@ -57,6 +57,7 @@ void add_recipe_options(CLI::App& command, TrainGenerateOptions& options) {
            "Where defaults come from: small (dit_t4, 64 px, 4,000 steps) or dit (dit_s2, 256 px, 400,000 steps)")
       ->check(CLI::IsMember({"small", "dit"}));
   group.add_open("--steps", options.steps, "N", "Optimiser steps")->check(within<std::int64_t>(1, 1'000'000'000));
+  add_batch_options(command, options);
   add_optimisation_options(command, options);
   group
       .add("--noise", options.noise, "NAME",

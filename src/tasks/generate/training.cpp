@@ -29,6 +29,7 @@ struct GenerateRun {
             .warmup = recipe.warmup,
             .batch = recipe.batch,
             .lr = recipe.lr,
+            .min_lr = options.min_lr.value_or(0.0),
             .warmup_from = recipe.warmup > 0 ? 0.0 : recipe.lr,
             .weight_decay = recipe.weight_decay,
             .clip = recipe.clip,
