@@ -44,6 +44,29 @@ TEST(Dit, ParameterCountsAreThoseOfTheTable) {
   EXPECT_EQ(parameter_count(options), 32'963'360);
 }
 
+// DiT-XL/2 at 256 x 256 pixels, counted without making 28 layers.
+TEST(Dit, OfTheLargestModelOnlyMixingMatricesAreNotThoseOfTheOriginal) {
+  const auto count = [](const char* attention, bool cpe, bool gate) {
+    GeneratorOptions options;
+    options.model = "dit_xl2";
+    options.attention = {attention};
+    options.size = {32, 32};
+    options.channels = 4;
+    options.classes = 1000;
+    options.learned_variance = true;
+    options.cpe = cpe;
+    options.gate = gate;
+    options.depth = 1;
+    const std::int64_t one = parameter_count(options);
+    options.depth = 2;
+    return one + 27 * (parameter_count(options) - one);
+  };
+  constexpr std::int64_t kOriginal = 675'129'632;
+  EXPECT_EQ(count("softmax", false, false), kOriginal);
+  EXPECT_EQ(count("mhla", false, false) - kOriginal, 28 * 256);
+  EXPECT_EQ(count("mhla", true, true) - kOriginal, 28 * (256 + 11'520 + 1'328'256));
+}
+
 TEST(Dit, StartsAsZeroNoise) {
   torch::manual_seed(1);
   const auto model = make_generator(small());
