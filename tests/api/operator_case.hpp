@@ -160,7 +160,7 @@ struct OperatorCase {
       tokens(q_den, p.heads, p.key_dim);
       tokens(k_den, p.kv_heads, p.key_dim);
     }
-    mixing = StateTensor(p.dtype, (p.mixing_per_head ? p.heads : 1) * p.mixing_blocks * p.mixing_blocks);
+    mixing = StateTensor(p.dtype, p.mixing_matrices() * p.mixing_blocks * p.mixing_blocks);
     mixing.fill([&] { return positive(random); });
     const std::int64_t rows = p.sequences() * p.kv_heads;
     if (p.initial_tokens > 0) {
@@ -331,7 +331,7 @@ inline std::string describe(const Problem& p) {
                      std::to_string(p.kv_heads) + " D" + std::to_string(p.key_dim) + "/" + std::to_string(p.value_dim) +
                      " " + std::string(name(p.options.feature_map)) + " " + std::string(name(p.options.normalizer)) +
                      " " + std::string(name(p.options.masking)) + " " + std::string(name(p.options.algorithm));
-  if (p.mixing_per_head) text += " per-head";
+  if (p.mixing_per_head) text += p.mixing_per_row ? " per-row" : " per-head";
   if (p.separate_denominator) text += " q_den";
   if (p.initial_tokens > 0) text += " initial " + std::to_string(p.initial_tokens);
   if (!p.cu_seqlens.empty()) text += " packed";
