@@ -325,6 +325,19 @@ inline double relative_rms(const std::vector<double>& a, const std::vector<doubl
   return error == 0 ? 0 : std::sqrt(error / std::max({size, scale * scale, 1e-300}));
 }
 
+// A normalised output does not change when a row of the mixing matrix, a query, or all keys are scaled: their gradients
+// are differences of terms of this size and may vanish altogether (M = 1, N = 1), so errors are measured against them.
+inline double cancelling_terms(const OperatorCase& c, const TokenTensor& o) {
+  if (!c.normalized()) return 0;
+  double sum = 0;
+  for (std::int64_t row = 0; row < o.elements(); row += o.dim) {
+    double dot = 0;
+    for (std::int64_t e = row; e < row + o.dim; ++e) dot += o.get(e) * c.d_o.get(e);
+    sum += dot * dot;
+  }
+  return std::sqrt(sum);
+}
+
 inline std::string describe(const Problem& p) {
   std::string text = std::string(name(p.device)) + " " + std::string(name(p.dtype)) + " " + p.partition.describe() +
                      " B" + std::to_string(p.batch) + " H" + std::to_string(p.heads) + "/" +

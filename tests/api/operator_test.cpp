@@ -28,19 +28,6 @@ Problem base_problem(const Partition& partition) {
   return p;
 }
 
-// A normalised output does not change when a row of the mixing matrix, a query, or all keys are scaled: their gradients
-// are differences of terms of this size and may vanish altogether (M = 1, N = 1), so errors are measured against them.
-double cancelling_terms(const OperatorCase& c, const TokenTensor& o) {
-  if (!c.normalized()) return 0;
-  double sum = 0;
-  for (std::int64_t row = 0; row < o.elements(); row += o.dim) {
-    double dot = 0;
-    for (std::int64_t e = row; e < row + o.dim; ++e) dot += o.get(e) * c.d_o.get(e);
-    sum += dot * dot;
-  }
-  return std::sqrt(sum);
-}
-
 // With one block, d_mixing is the sum of o_e d_o_e / m. On a GPU it comes from summaries in the element type: where the
 // terms of a token cancel, what remains is known to one rounding of them, and tokens err independently.
 double rounding_of_terms(const OperatorCase& c, const TokenTensor& o) {
