@@ -20,6 +20,7 @@ void for_each_option(Options& options, const Visit& visit) {
   visit("lepe", options.lepe);
   visit("mixing_init", options.mixing_init);
   visit("mixing_sigma", options.mixing_sigma);
+  visit("mixing", options.mixing);
   visit("mixing_frozen", options.mixing_frozen);
   visit("drop_path", options.drop_path);
   visit("recompute", options.recompute);
