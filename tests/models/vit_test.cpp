@@ -226,6 +226,7 @@ TEST(ClassifierOptions, SurviveJson) {
   options.attention = {"softmax", "mhla"};
   options.drop_path = 0.25;
   options.mixing_frozen = true;
+  EXPECT_FALSE(io::Json(options).contains("mixing")) << "a run of a program without this option can go on";
   options.mixing = "input";
   EXPECT_EQ(io::Json(options).get<ClassifierOptions>(), options);
   EXPECT_EQ(io::Json::object().get<ClassifierOptions>(), ClassifierOptions{});

@@ -37,7 +37,10 @@ void for_each_option(Options& options, const Visit& visit) {
   visit("recompute", options.recompute);
 }
 
-void to_json(io::Json& json, const GeneratorOptions& options) { write_options(json, options); }
+void to_json(io::Json& json, const GeneratorOptions& options) {
+  write_options(json, options);
+  if (options.mixing == "static") json.erase("mixing");  // goes without saying, so that older runs can go on
+}
 void from_json(const io::Json& json, GeneratorOptions& options) { read_options(json, options, "generator"); }
 
 void check_generator_options(const GeneratorOptions& options) {
