@@ -40,7 +40,6 @@ class Decoding {
   void run(int steps) {
     for (int step = 0; step < steps; ++step) model_.step(state_, ids_);
   }
-  std::size_t bytes() const { return state_.bytes(); }
 
  private:
   models::Lm& model_;
@@ -89,14 +88,13 @@ DecodeRow run_decode_benchmark(models::Lm& model, const DecodeSettings& settings
   DecodeRow row = row_of(model, settings);
   const std::int64_t more = kStepsBefore + settings.steps + kStepsAtOnce;
   try {
+    DecodeSettings one = settings;
+    one.batch = 1;
+    row.state_bytes = made_state(model, one, 0).bytes() * static_cast<std::size_t>(settings.batch);
     Decoding decoding(model, made_state(model, settings, more));
-    row.state_bytes = decoding.bytes();
     measure(row, decoding, settings);
   } catch (const c10::OutOfMemoryError&) {
     row.out_of_memory = true;
-    DecodeSettings one = settings;
-    one.batch = 1;
-    row.state_bytes = made_state(model, one, more).bytes() * static_cast<std::size_t>(settings.batch);
   }
   return row;
 }

@@ -15,7 +15,7 @@ struct DecodeRow {
   std::string model, attention, device, dtype, summaries;  // summaries: element type of MHLA's, empty without MHLA
   std::int64_t context = 0, batch = 0;
   std::int64_t blocks = 0;                           // M, 0 without MHLA
-  std::size_t state_bytes = 0;                       // of all sequences
+  std::size_t state_bytes = 0;                       // of all sequences, without room for more tokens
   std::string softmax;                               // of softmax on a GPU: whose kernels
   bool out_of_memory = false;                        // then there are no times
   double ms_mean = 0.0, ms_p10 = 0.0, ms_p90 = 0.0;  // of a step of all sequences; p10 and p90 of four

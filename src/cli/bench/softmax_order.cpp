@@ -28,6 +28,7 @@ void prefer_softmax(SoftmaxChoice choice) {
   for (const SDPBackend other : {SDPBackend::efficient_attention, SDPBackend::math, SDPBackend::overrideable})
     order.push_back(other);
   std::vector<std::int64_t> numbers;
+  numbers.reserve(order.size());
   for (const SDPBackend backend : order) numbers.push_back(static_cast<std::int64_t>(backend));
   at::globalContext().setSDPPriorityOrder(numbers);
 }
