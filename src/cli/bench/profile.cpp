@@ -61,6 +61,7 @@ std::vector<ProfileRow> profile_of(at::Device device, const std::function<void()
     row.name = event->name(), row.ms += ms, ++row.calls;
   }
   std::vector<ProfileRow> sorted;
+  sorted.reserve(rows.size());
   for (const auto& item : rows) sorted.push_back(item.second);
   std::ranges::stable_sort(sorted, [](const ProfileRow& a, const ProfileRow& b) { return a.ms > b.ms; });
   return sorted;
