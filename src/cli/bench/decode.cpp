@@ -60,6 +60,7 @@ int run_decode(const DecodeOptions& given) {
   const DecodeOptions options = with_defaults(given);
   use_threads(options.threads);
   std::vector<std::shared_ptr<models::Lm>> made;
+  made.reserve(options.attention.size());
   for (const std::string& attention : options.attention) made.push_back(made_model(options, attention));
   std::vector<DecodeRow> rows;
   Progress progress("bench decode",
