@@ -2,8 +2,8 @@
 #include "nn/mlp.hpp"
 
 #include "mhla/layers.hpp"
-#include "nn/causal/linear.hpp"
 #include "nn/fused.hpp"
+#include "nn/projection.hpp"
 
 namespace mhla::nn {
 namespace {

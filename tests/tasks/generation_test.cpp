@@ -35,7 +35,7 @@ TEST(Generation, AnAnswerIsTheSameAloneAndInABatch) {
     for (const char* prompt : {"the theme of the thesis", "", "x", "the theme of the thesis",
                                "a longer text, beyond "
                                "four blocks of tokens"})
-      requests.push_back(request_of(model, prompt, ++seed, 5 + 7 * static_cast<std::int64_t>(seed)));
+      requests.push_back(request_of(model, prompt, ++seed, 4 + 3 * static_cast<std::int64_t>(seed)));
     requests[2].sampling.repetition_penalty = 1.3;
     requests[2].sampling.temperature = 0.7;
     const std::vector<Answer> together = generate(model, requests);
@@ -75,6 +75,7 @@ TEST(Generation, WhatIsSaidOnTheWayIsTheAnswer) {
   EXPECT_EQ(read, std::ssize(requests[0].prompt) + std::ssize(requests[1].prompt));
   EXPECT_EQ(times.prompt_tokens, read);
   EXPECT_EQ(times.step_seconds.size(), 30);
+  EXPECT_EQ(times.answer_tokens, 39);
   EXPECT_EQ(times.state_bytes.size(), 1);
 }
 

@@ -32,7 +32,7 @@ std::string read_text(const std::string& file) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// Of at most this many steps.
+// The mean.
 double milliseconds(std::span<const double> steps) {
   return 1e3 * std::accumulate(steps.begin(), steps.end(), 0.0) /
          static_cast<double>(std::max<std::size_t>(1, steps.size()));
@@ -69,8 +69,10 @@ std::string times_line(const tasks::GenerationTimes& times) {
   if (times.prompt_seconds > 0.0)
     line += fmt::format(", {} tokens/s", three_digits(static_cast<double>(times.prompt_tokens) / times.prompt_seconds));
   if (times.step_seconds.empty()) return line;
-  return line + fmt::format("; answer: {} token{}, {} ms each", grouped(static_cast<double>(times.step_seconds.size())),
-                            times.step_seconds.size() == 1 ? "" : "s", three_digits(milliseconds(times.step_seconds)));
+  const double each = milliseconds(times.step_seconds) * static_cast<double>(times.step_seconds.size()) /
+                      static_cast<double>(times.answer_tokens);
+  return line + fmt::format("; answer: {} token{}, {} ms each", grouped(static_cast<double>(times.answer_tokens)),
+                            times.answer_tokens == 1 ? "" : "s", three_digits(each));
 }
 
 io::Json times_json(const tasks::GenerationTimes& times) {
@@ -80,15 +82,13 @@ io::Json times_json(const tasks::GenerationTimes& times) {
   for (std::size_t first = 0; first < steps.size(); first += kEvery) {
     const auto piece = steps.subspan(first, std::min(kEvery, steps.size() - first));
     pieces.push_back({{"first", first},
-                      {"tokens", piece.size()},
-                      {"ms_per_token", milliseconds(piece)},
+                      {"steps", piece.size()},
+                      {"ms_per_step", milliseconds(piece)},
                       {"state_bytes", times.state_bytes[first / kEvery]}});
   }
-  return {{"prompt_tokens", times.prompt_tokens},
-          {"prompt_seconds", times.prompt_seconds},
-          {"steps", steps.size()},
-          {"ms_per_token", milliseconds(steps)},
-          {"by_token", pieces}};
+  return {{"prompt_tokens", times.prompt_tokens}, {"prompt_seconds", times.prompt_seconds},
+          {"answer_tokens", times.answer_tokens}, {"steps", steps.size()},
+          {"ms_per_step", milliseconds(steps)},   {"by_step", pieces}};
 }
 
 io::Json answer_json(const tasks::Answer& answer) {

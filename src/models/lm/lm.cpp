@@ -7,7 +7,7 @@
 #include "mhla/types.hpp"
 #include "models/base/mixing_parameters.hpp"
 #include "nn/block_mixing.hpp"
-#include "nn/causal/linear.hpp"
+#include "nn/projection.hpp"
 #include "nn/recompute.hpp"
 
 namespace mhla::models {

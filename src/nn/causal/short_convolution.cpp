@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "nn/causal/linear.hpp"
+#include "nn/projection.hpp"
 
 namespace mhla::nn {
 

@@ -54,6 +54,8 @@ class AnsweringBatch {
     for (std::size_t row = 0; row < rows.size(); ++row) running_.push_back(row);
   }
 
+  std::size_t running() const { return running_.size(); }
+
   // False: all have ended.
   bool step() {
     draw();
@@ -113,8 +115,10 @@ void answer_all(const LanguageModel& model, models::LmState& state, at::Tensor l
   AnsweringBatch batch(model, state, std::move(logits), rows, watch);
   for (bool more = true; more;) {
     const auto start = Clock::now();
+    const std::size_t tokens = batch.running();
     more = batch.step();
-    if (times != nullptr) times->add_step(std::chrono::duration<double>(Clock::now() - start).count(), state.bytes());
+    if (times != nullptr)
+      times->add_step(tokens, std::chrono::duration<double>(Clock::now() - start).count(), state.bytes());
   }
 }
 

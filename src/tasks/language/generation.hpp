@@ -43,6 +43,7 @@ struct GenerationWatch {
 struct GenerationTimes {
   std::int64_t prompt_tokens = 0;
   double prompt_seconds = 0.0;
+  std::int64_t answer_tokens = 0;
   std::vector<double> step_seconds{};      // one token of every sequence that still goes on
   std::vector<std::size_t> state_bytes{};  // after 1, 1 + kEvery, ... steps
   static constexpr std::size_t kEvery = 1000;
@@ -51,7 +52,8 @@ struct GenerationTimes {
     prompt_tokens += static_cast<std::int64_t>(tokens);
     prompt_seconds += seconds;
   }
-  void add_step(double seconds, std::size_t bytes) {
+  void add_step(std::size_t tokens, double seconds, std::size_t bytes) {
+    answer_tokens += static_cast<std::int64_t>(tokens);
     if (step_seconds.size() % kEvery == 0) state_bytes.push_back(bytes);
     step_seconds.push_back(seconds);
   }

@@ -1,5 +1,5 @@
-// Products and activations whose bits do not depend on the batch.
-#include "nn/causal/linear.hpp"
+// One order of summation, one way to round.
+#include "nn/projection.hpp"
 
 #include <ATen/Parallel.h>
 #include <ATen/autocast_mode.h>
