@@ -11,7 +11,7 @@ namespace mhla {
 namespace {
 
 constexpr std::int64_t kPart = 32;      // outputs of a task, at least
-constexpr std::int64_t kFew = 1 << 15;  // multiplications before another thread is awake
+constexpr std::int64_t kFew = 1 << 18;  // multiplications before another thread is awake
 constexpr std::int64_t kMostParts = 64;
 
 template <typename T>
