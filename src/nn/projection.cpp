@@ -5,6 +5,7 @@
 #include <ATen/autocast_mode.h>
 
 #include <cmath>
+#include <vector>
 
 #include "mhla/row_product.hpp"
 #include "torch/execution.hpp"
@@ -13,18 +14,20 @@ namespace mhla::nn {
 
 bool bits_of_rows(const at::Tensor& x) {
   const auto type = x.scalar_type();
-  return x.dim() == 3 && x.size(1) == 1 && x.is_cpu() && (type == at::kFloat || type == at::kDouble) &&
+  return x.dim() >= 3 && x.size(1) == 1 && x.is_cpu() && (type == at::kFloat || type == at::kDouble) &&
          !at::GradMode::is_enabled() && !at::autocast::is_autocast_enabled(at::kCPU);
 }
 
 at::Tensor projected(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
-  const bool alike = weight.scalar_type() == x.scalar_type() && weight.is_contiguous();
+  const bool alike = weight.scalar_type() == x.scalar_type() && weight.is_contiguous() && weight.size(1) == x.size(-1);
   if (!alike || !bits_of_rows(x)) return at::linear(x, weight, bias);
   dispatch::TorchExecution execution(x);
   const at::Tensor rows = x.contiguous();
-  at::Tensor y = at::empty({x.size(0), 1, weight.size(0)}, x.options());
-  row_product({.rows = x.size(0),
-               .inputs = x.size(2),
+  std::vector<std::int64_t> sizes = x.sizes().vec();
+  sizes.back() = weight.size(0);
+  at::Tensor y = at::empty(sizes, x.options());
+  row_product({.rows = x.numel() / weight.size(1),
+               .inputs = weight.size(1),
                .outputs = weight.size(0),
                .dtype = x.scalar_type() == at::kDouble ? DType::f64 : DType::f32},
               {.x = rows.const_data_ptr(),

@@ -6,7 +6,7 @@
 
 namespace mhla::nn {
 
-// x: [B, T, from] -> [B, T, to]
+// x: [B, T, .., from] -> [B, T, .., to]
 at::Tensor projected(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias = {});
 inline at::Tensor projected(const at::Tensor& x, const torch::nn::Linear& layer) {
   return projected(x, layer->weight, layer->bias);

@@ -16,7 +16,8 @@ std::size_t characters(std::string_view text) {
 }  // namespace
 
 std::size_t EditedLine::before(std::size_t place) const {
-  while (place > 0 && !begins_character(text_[--place])) continue;
+  if (place > 0) --place;
+  while (place > 0 && !begins_character(text_[place])) --place;
   return place;
 }
 
