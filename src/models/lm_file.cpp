@@ -106,8 +106,9 @@ LmOptions stored_lm_options(const std::filesystem::path& path) { return open_fil
 
 LoadReport fill_lm(Lm& model, const std::filesystem::path& path) { return load_parts(model, open_files(path).weights); }
 
-std::shared_ptr<Lm> load_lm(const std::filesystem::path& path, const at::Device& device) {
-  const LmFiles files = open_files(path);
+std::shared_ptr<Lm> load_lm(const std::filesystem::path& path, const at::Device& device, const std::string& beyond) {
+  LmFiles files = open_files(path);
+  if (!beyond.empty()) files.options.beyond = beyond;
   std::shared_ptr<Lm> model;
   try {
     model = model_of(files.weights, files.options);

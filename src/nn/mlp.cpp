@@ -3,6 +3,7 @@
 
 #include "mhla/layers.hpp"
 #include "nn/fused.hpp"
+#include "nn/projection.hpp"
 
 namespace mhla::nn {
 namespace {
@@ -86,12 +87,16 @@ at::Tensor silu_product(const at::Tensor& a, const at::Tensor& b) {
   if (fused_input(a) && fused_input(b) && a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes() &&
       problem_of(a).supported())
     return SwiGluFunction::apply(a, b);
-  return at::silu(a) * b;
+  return silu_of(a) * b;
 }
 
 at::Tensor bias_gelu(const at::Tensor& x, const at::Tensor& bias, Gelu gelu) {
   if (fused_input(x) && problem_of(x, gelu).supported()) return BiasGeluFunction::apply(x, bias, gelu);
   return at::gelu(x + bias.to(x.scalar_type()), form_of(gelu));
+}
+
+at::Tensor GatedMlpImpl::forward(const at::Tensor& x) {
+  return projected(silu_product(projected(x, gate_proj), projected(x, up_proj)), down_proj);
 }
 
 }  // namespace mhla::nn

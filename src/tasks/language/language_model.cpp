@@ -40,8 +40,8 @@ void check_fits(const LanguageModel& opened, const std::filesystem::path& path) 
 }  // namespace
 
 LanguageModel open_language_model(const std::filesystem::path& path, const std::filesystem::path& tokenizer,
-                                  const at::Device& device) {
-  LanguageModel opened{.model = models::load_lm(path, device),
+                                  const at::Device& device, const std::string& beyond) {
+  LanguageModel opened{.model = models::load_lm(path, device, beyond),
                        .tokenizer = text::open_tokenizer(tokenizer.empty() ? tokenizer_of(path) : tokenizer),
                        .name = std::filesystem::is_directory(path)
                                    ? std::filesystem::canonical(path).filename().string()
