@@ -83,7 +83,8 @@ LmOptions stored_options(const io::SafeTensors& file) {
 
 std::shared_ptr<Lm> load_lm(const std::filesystem::path& path, const at::Device& device) {
   const auto config = path / "config.json";
-  if (std::filesystem::is_directory(path) && !std::filesystem::exists(config)) return load_lm(path / "model.safetensors", device);
+  if (std::filesystem::is_directory(path) && !std::filesystem::exists(config))
+    return load_lm(path / "model.safetensors", device);
   const bool folder = std::filesystem::is_directory(path);
   std::vector<io::SafeTensors> files;
   for (const auto& file : folder ? weight_files(path) : std::vector{path}) files.push_back(io::SafeTensors::map(file));

@@ -9,7 +9,8 @@
 namespace mhla::models {
 
 // A file of save_model() or a folder with it, model.safetensors; or a folder with config.json and model.safetensors (or
-// model.safetensors.index.json and the files it names). The model is float32, in evaluation mode. Throws an Error where a tensor is missing or left over.
+// model.safetensors.index.json and the files it names). The model is float32, in evaluation mode. Throws an Error where
+// a tensor is missing or left over.
 std::shared_ptr<Lm> load_lm(const std::filesystem::path& path, const at::Device& device = at::kCPU);
 
 }  // namespace mhla::models
