@@ -62,9 +62,9 @@ std::string Completion::next(std::chrono::milliseconds at_most) {
   if (parts.empty()) parts = parts_->wait(at_most);
   std::string text;
   if (asked_.stream)
-    text = events(std::move(parts));
+    text = events(parts);
   else
-    collect(std::move(parts));
+    collect(parts);
   if (!parts_->finished()) return text;
   sent_ = true;
   if (!asked_.stream) return whole();
@@ -84,7 +84,7 @@ std::string Completion::event(std::size_t answer, const std::string& text, const
   return "data: " + to_text(json) + "\n\n";
 }
 
-std::string Completion::events(std::vector<tasks::AnswerPart> parts) {
+std::string Completion::events(const std::vector<tasks::AnswerPart>& parts) {
   std::string text;
   if (asked_.echo && !begun_)
     for (std::size_t answer = 0; answer < answers_.size(); ++answer)
@@ -98,8 +98,8 @@ std::string Completion::events(std::vector<tasks::AnswerPart> parts) {
   return text;
 }
 
-void Completion::collect(std::vector<tasks::AnswerPart> parts) {
-  for (tasks::AnswerPart& part : parts) {
+void Completion::collect(const std::vector<tasks::AnswerPart>& parts) {
+  for (const tasks::AnswerPart& part : parts) {
     Answer& answer = answers_[part.answer];
     answer.text += part.text;
     if (part.finish) answer.finish = name(*part.finish);

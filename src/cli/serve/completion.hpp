@@ -35,9 +35,9 @@ class Completion {
   };
 
   void begin();
-  std::string events(std::vector<tasks::AnswerPart> parts);
+  std::string events(const std::vector<tasks::AnswerPart>& parts);
   std::string event(std::size_t answer, const std::string& text, const io::Json& finish) const;
-  void collect(std::vector<tasks::AnswerPart> parts);
+  void collect(const std::vector<tasks::AnswerPart>& parts);
   std::string whole() const;
   io::Json head() const;  // what every object of this completion begins with
   io::Json usage() const;

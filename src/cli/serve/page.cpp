@@ -24,12 +24,13 @@ h1 { font-size: 22px; margin: 0; }
 section { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 16px; margin-bottom: 16px; }
 textarea { width: 100%; min-height: 110px; resize: vertical; border: 0; outline: 0; background: none; color: inherit;
   font: 16px/1.6 ui-serif, Georgia, serif; }
+.prompt:focus-within { border-color: var(--accent); }
 .options { display: grid; grid-template-columns: repeat(4, 1fr); gap: 12px 16px; }
 @media (max-width: 560px) { .options { grid-template-columns: repeat(2, 1fr); } }
 label { font-size: 13px; color: var(--soft); }
 input { width: 100%; margin-top: 3px; padding: 6px 8px; border: 1px solid var(--line); border-radius: 6px;
   background: var(--paper); color: var(--ink); font: inherit; font-size: 15px; }
-textarea:focus-visible, input:focus-visible, button:focus-visible { outline: 2px solid var(--accent); outline-offset: 2px; }
+input:focus-visible, button:focus-visible { outline: 2px solid var(--accent); outline-offset: 2px; }
 .actions { display: flex; align-items: center; gap: 10px; margin-bottom: 16px; }
 button { padding: 8px 20px; border-radius: 8px; border: 1px solid var(--accent); background: var(--accent);
   color: var(--card); font: inherit; font-weight: 600; cursor: pointer; }
@@ -45,7 +46,7 @@ button:disabled { opacity: .45; cursor: default; }
 <main>
 <header><h1>mhla serve</h1><span id="model"></span></header>
 <form id="form">
-<section><textarea id="prompt" aria-label="Prompt" placeholder="How the text begins" autofocus>It was a</textarea></section>
+<section class="prompt"><textarea id="prompt" aria-label="Prompt" placeholder="How the text begins" autofocus>It was a</textarea></section>
 <section class="options">
 <label>Tokens<input id="max_tokens" type="number" min="1" step="1" value="200"></label>
 <label>Temperature<input id="temperature" type="number" min="0" step="any" value="0.8"></label>

@@ -143,6 +143,7 @@ void Scheduler::leave_out_who_is_gone() {
 
 void Scheduler::step() {
   std::vector<std::int64_t> ids;
+  ids.reserve(running_.size());
   for (const auto& running : running_) ids.push_back(running->last);
   try {
     const at::Tensor logits = rows_.step(torch::tensor(ids, at::kLong)).to(at::kCPU, at::kFloat).contiguous();
