@@ -101,6 +101,12 @@ LmState Lm::new_state(std::int64_t batch, std::int64_t tokens) const {
   return {std::move(layers), batch, embeddings_->weight.device()};
 }
 
+void Lm::reserve(LmState& state, std::int64_t tokens) const {
+  const torch::NoGradGuard no_gradient;
+  for (std::size_t layer = 0; layer < blocks_.size(); ++layer)
+    blocks_[layer]->attn->reserve(state.layers()[layer], tokens);
+}
+
 LmState Lm::state_with(const std::vector<std::int64_t>& seen, const StateTensor& tensor) const {
   const torch::NoGradGuard no_gradient;
   const auto batch = static_cast<std::int64_t>(seen.size());
@@ -127,8 +133,7 @@ at::Tensor Lm::extend(LmState& state, const at::Tensor& ids) const {
     throw Error(fmt::format("state has {} layers; the model has {}", state.layers().size(), blocks_.size()));
   const torch::NoGradGuard no_gradient;
   const std::int64_t tokens = ids.size(1);
-  for (std::size_t layer = 0; layer < blocks_.size(); ++layer)
-    blocks_[layer]->attn->reserve(state.layers()[layer], state.most_seen() + tokens);
+  reserve(state, state.most_seen() + tokens);
   const bool same = state.same_position();
   if (same || tokens == 1) {
     at::Tensor x = through_blocks(ids, nn::Line(tokens, state.positions(), state.most_seen(), same), &state);
@@ -160,8 +165,7 @@ at::Tensor Lm::prefill(LmState& state, const std::vector<at::Tensor>& prompts) {
     if (prompt.dim() != 1 || prompt.size(0) < 1) throw Error("prompts hold one that is not a list of at least one id");
     longest = std::max(longest, prompt.size(0));
   }
-  for (std::size_t layer = 0; layer < blocks_.size(); ++layer)  // rows cannot grow on their own
-    blocks_[layer]->attn->reserve(state.layers()[layer], state.most_seen() + longest);
+  reserve(state, state.most_seen() + longest);  // rows cannot grow on their own
   std::vector<at::Tensor> outputs;
   std::vector<std::int64_t> seen;
   for (std::int64_t index = 0; index < state.batch(); ++index) {
