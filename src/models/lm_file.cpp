@@ -81,14 +81,16 @@ LmOptions stored_options(const io::SafeTensors& file) {
 
 }  // namespace
 
-std::shared_ptr<Lm> load_lm(const std::filesystem::path& path, const at::Device& device) {
+std::shared_ptr<Lm> load_lm(const std::filesystem::path& path, const at::Device& device, const std::string& beyond) {
   const auto config = path / "config.json";
-  if (std::filesystem::is_directory(path) && !std::filesystem::exists(config)) return load_lm(path / "model.safetensors", device);
+  if (std::filesystem::is_directory(path) && !std::filesystem::exists(config))
+    return load_lm(path / "model.safetensors", device, beyond);
   const bool folder = std::filesystem::is_directory(path);
   std::vector<io::SafeTensors> files;
   for (const auto& file : folder ? weight_files(path) : std::vector{path}) files.push_back(io::SafeTensors::map(file));
-  const LmOptions options =
+  LmOptions options =
       folder ? lm_options_of_transformers(read_json(config), config.string()) : stored_options(files.front());
+  if (!beyond.empty()) options.beyond = beyond;
   std::shared_ptr<Lm> model;
   try {
     model = model_of(files, options);

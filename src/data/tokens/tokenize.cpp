@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "data/tokens/documents.hpp"
+#include "data/tokens/unfinished_folder.hpp"
 #include "io/file.hpp"
 #include "mhla/types.hpp"
 #include "text/encode_all.hpp"
@@ -76,22 +77,6 @@ class SplitWriter {
   std::vector<Token> tokens_;
 };
 
-// A folder that is gone again unless it was renamed.
-struct UnfinishedFolder {
-  explicit UnfinishedFolder(const fs::path& split)
-      : path(split.parent_path() / ("." + split.filename().string() + ".unfinished")) {
-    fs::remove_all(path);
-  }
-  ~UnfinishedFolder() {
-    std::error_code ignored;
-    fs::remove_all(path, ignored);
-  }
-  UnfinishedFolder(const UnfinishedFolder&) = delete;
-  UnfinishedFolder& operator=(const UnfinishedFolder&) = delete;
-
-  const fs::path path;
-};
-
 }  // namespace
 
 TokenIndex tokenize_files(const text::Tokenizer& tokenizer, const std::vector<fs::path>& files, const fs::path& split,
@@ -116,7 +101,7 @@ TokenIndex tokenize_files(const text::Tokenizer& tokenizer, const std::vector<fs
   if (index.documents == 0)
     throw Error(fmt::format("{}: no text in {} file{}", files.empty() ? "no files" : files[0].string(), files.size(),
                             files.size() == 1 ? "" : "s"));
-  fs::rename(unfinished.path, split);
+  unfinished.finish();
   return index;
 }
 
