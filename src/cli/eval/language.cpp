@@ -25,7 +25,7 @@ struct EvalLanguage {
   std::string tasks;
   bool recall = false;
   tasks::RecallOptions recalled;
-  std::string device = "auto", amp = "none", out;
+  std::string device = "auto", amp = "none", out, answers;
   int threads = 0;
   Output output;
 };
@@ -39,12 +39,15 @@ tasks::LanguageEvaluationOptions options_of(const EvalLanguage& given, at::Devic
     throw UsageError(fmt::format("--stride is {}; it may be at most --context, {}", reading.stride, reading.context));
   if (given.tasks.empty() && !given.questions.tasks.empty())
     throw UsageError("--task needs --tasks, which names the questions");
+  if (given.tasks.empty() && !given.answers.empty())
+    throw UsageError("--answers needs --tasks, which names the questions");
   for (const std::string& task : given.questions.tasks) static_cast<void>(tasks::task_kind(task));
   if (!given.tasks.empty()) {
     options.questions = given.questions;
     options.questions->files = given.tasks;
   }
   if (given.recall) options.recall = given.recalled;
+  options.keep_answers = !given.answers.empty();
   options.bf16 = uses_bf16(given.amp, device);
   return options;
 }
@@ -64,6 +67,10 @@ void run_eval_language(const EvalLanguage& given) {
     io::write_file(folder / "report.html", evaluation_page(evaluation));
     io::write_json((folder / "evaluation.json").string(), evaluation_json(evaluation));
     given.output.text() << fmt::format("report: {}\n", (folder / "report.html").string());
+  }
+  if (!given.answers.empty()) {
+    io::write_file(given.answers, evaluation.answers);
+    given.output.text() << fmt::format("answers: {}\n", given.answers);
   }
   given.output.json(evaluation_json(evaluation));
 }
@@ -109,6 +116,8 @@ void add_question_options(CLI::App& command, EvalLanguage& given) {
       ->check(shown_choices(names));
   questions.add("--limit", given.questions.limit, "N", "The first questions of each task; 0 is all")
       ->check(at_least<std::int64_t>(0));
+  questions.add("--answers", given.answers, "FILE",
+                "Write what was asked and how likely each choice is, as JSON lines");
   questions.add("--shots", given.questions.shots, "N", "Examples before each question of mmlu")
       ->check(within<std::int64_t>(0, 100));
 }

@@ -45,9 +45,11 @@ LanguageEvaluation evaluate_language(const LanguageModel& model, const LanguageE
         perplexity(lm, documents, reading, part_of(progress, "perplexity", inputs_of(documents, reading)));
   }
   if (options.questions) evaluation.shots = options.questions->shots;
-  for (const TokenizedTask& task : tasks)
+  for (const TokenizedTask& task : tasks) {
     evaluation.tasks.push_back(
         task.score(lm, options.tokens_at_once, part_of(progress, task.name(), static_cast<double>(task.tokens()))));
+    if (options.keep_answers) evaluation.answers += task.answer_lines(evaluation.tasks.back());
+  }
   if (options.recall) {
     RecallOptions asking = *options.recall;
     if (asking.lengths.empty()) asking.lengths = default_recall_lengths(lm);

@@ -17,6 +17,7 @@ struct LanguageEvaluationOptions {
   std::int64_t most_documents = 0;     // 0: all
   PerplexityOptions perplexity;
   std::optional<ZeroShotOptions> questions;
+  bool keep_answers = false;  // to questions
   std::optional<RecallOptions> recall;
   std::int64_t tokens_at_once = kTokensAtOnce;
   bool bf16 = false;
@@ -29,6 +30,7 @@ struct LanguageEvaluation {
   std::int64_t shots = 0;
   std::optional<Perplexity> perplexity = {};
   std::vector<TaskScore> tasks = {};
+  std::string answers = {};  // JSON lines, if kept
   std::optional<Recall> recall = {};
 };
 

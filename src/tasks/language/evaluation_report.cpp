@@ -18,7 +18,7 @@ namespace {
 
 std::string count_of(std::int64_t count) { return report::grouped(static_cast<double>(count)); }
 
-std::string text_of(const EvaluationTable& table) { return report::table(table.header, table.rows) + "\n"; }
+std::string text_of(const EvaluationTable& table) { return report::table(table.header, table.rows); }
 
 std::string model_line(const LanguageEvaluation& evaluation) {
   const models::LmOptions& options = evaluation.options;
@@ -37,9 +37,9 @@ std::string how(const LanguageEvaluation& evaluation) {
 
 std::string data_line(const LanguageEvaluation& evaluation) {
   const Perplexity& result = *evaluation.perplexity;
-  return fmt::format("{}, {}: {} documents, {} tokens ({} tokens/s); errors over {} {}", evaluation.data,
-                     how(evaluation), count_of(result.documents), count_of(result.tokens),
-                     report::three_digits(static_cast<double>(result.tokens) / result.seconds),
+  return fmt::format("{}, {}: {} document{}, {} tokens ({} tokens/s); errors over {} {}", evaluation.data,
+                     how(evaluation), count_of(result.documents), result.documents == 1 ? "" : "s",
+                     count_of(result.tokens), report::three_digits(static_cast<double>(result.tokens) / result.seconds),
                      count_of(result.loss.clusters), result.clusters);
 }
 
@@ -135,7 +135,7 @@ std::string position_chart(const Perplexity& perplexity) {
   chart.y_from_zero = false;
   report::Series series{.label = "loss"};
   for (const PositionLoss& position : perplexity.positions) {
-    series.x.push_back(static_cast<double>(position.first));
+    series.x.push_back(static_cast<double>(position.last));
     series.y.push_back(position.loss.mean);
   }
   chart.series.push_back(series);
@@ -167,7 +167,7 @@ void add_perplexity(report::html::Report& page, const LanguageEvaluation& evalua
   add_table(page, perplexity_table(result));
   page.note(data_line(evaluation) + ". ±: standard error.");
   page.section("By what comes before");
-  page.chart(position_chart(result), "Loss of tokens by the number of tokens before them, in powers of two.");
+  page.chart(position_chart(result), "Loss of tokens that follow more than half as many tokens and at most so many.");
   add_table(page, position_table(result));
 }
 

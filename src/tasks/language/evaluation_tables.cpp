@@ -14,8 +14,10 @@ std::string count_text(std::int64_t count) { return report::grouped(static_cast<
 std::string percent_text(double share) { return fmt::format("{:.1f} %", 100.0 * share); }
 
 std::string with_error(double value, double error, int digits) {
-  if (!std::isfinite(error)) return fmt::format("{:.{}f}", value, digits);
-  return fmt::format("{:.{}f} ± {:.{}f}", value, digits, error, digits);
+  const auto text = [&](double number) {
+    return value < 1e4 ? fmt::format("{:.{}f}", number, digits) : report::three_digits(number);
+  };
+  return std::isfinite(error) ? fmt::format("{} ± {}", text(value), text(error)) : text(value);
 }
 std::string with_error(const MeanWithError& mean, int digits) { return with_error(mean.mean, mean.error, digits); }
 std::string share_with_error(double share, double error) {

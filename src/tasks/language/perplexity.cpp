@@ -61,7 +61,7 @@ class Losses {
     for (const double value : likelihood.tokens) {
       if (!by_document_ && scored_ > 0 && scored_ % kStretch == 0) ++cluster_;
       all_.add(cluster_, -value);
-      buckets_[static_cast<std::size_t>(std::bit_width(static_cast<std::uint64_t>(position)) - 1)].add(cluster_,
+      buckets_[static_cast<std::size_t>(std::bit_width(static_cast<std::uint64_t>(position - 1)))].add(cluster_,
                                                                                                        -value);
       ++position;
       ++scored_;
@@ -79,7 +79,7 @@ class Losses {
     }
     for (std::size_t i = 0; i < kBuckets; ++i)
       if (const MeanWithError loss = buckets_[i].result(); loss.values > 0)
-        result.positions.push_back({std::int64_t{1} << i, (std::int64_t{2} << i) - 1, loss});
+        result.positions.push_back({i == 0 ? 1 : (std::int64_t{1} << (i - 1)) + 1, std::int64_t{1} << i, loss});
     return result;
   }
 

@@ -31,7 +31,7 @@ struct Perplexity {
   MeanWithError loss;         // nats per token
   std::string clusters = {};  // over which its error is: "documents", or "stretches of 1,024 tokens" of few documents
   std::int64_t documents = 0, tokens = 0, words = 0, bytes = 0;  // without the tokens that begin documents
-  std::vector<PositionLoss> positions = {};                      // first is a power of two
+  std::vector<PositionLoss> positions = {};                      // last is a power of two
   double seconds = 0.0;
 
   double per_token() const;      // exp(loss)

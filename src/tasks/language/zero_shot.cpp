@@ -9,6 +9,7 @@
 #include <cmath>
 #include <functional>
 
+#include "io/json.hpp"
 #include "mhla/types.hpp"
 #include "tasks/language/recall.hpp"
 
@@ -52,8 +53,12 @@ TokenizedTask::TokenizedTask(const text::Tokenizer& tokenizer, const TaskKind& k
     : kind_(&kind), questions_(std::move(questions)) {
   for (const Question& question : questions_) {
     std::vector<Continuation>& texts = texts_.emplace_back();
-    for (const Choice& choice : question.choices)
-      texts.push_back(continuation_of(tokenizer, choice.context, choice.goes_on, most));
+    try {
+      for (const Choice& choice : question.choices)
+        texts.push_back(continuation_of(tokenizer, choice.context, choice.goes_on, most));
+    } catch (const Error& error) {
+      throw Error(fmt::format("{}: question {}: {}", kind.name, texts_.size(), error.what()));
+    }
   }
 }
 
@@ -91,15 +96,17 @@ TaskScore TokenizedTask::score_of(const std::vector<std::vector<Likelihood>>& li
   std::vector<double> right, right_normalised, log_likelihoods;
   for (std::size_t i = 0; i < questions_.size(); ++i) {
     const Question& question = questions_[i];
+    std::vector<Answer>& answers = score.answers.emplace_back();
+    for (const Likelihood& likelihood : likelihoods[i]) answers.push_back({likelihood.sum(), likelihood.greedy});
     score.shortened += std::ranges::count(texts_[i], true, &Continuation::shortened);
     if (kind_->last_word) {
-      right.push_back(likelihoods[i][0].greedy ? 1.0 : 0.0);
-      log_likelihoods.push_back(likelihoods[i][0].sum());
+      right.push_back(answers[0].greedy ? 1.0 : 0.0);
+      log_likelihoods.push_back(answers[0].log_likelihood);
       continue;
     }
     std::vector<double> sums, normalised;
     for (std::size_t k = 0; k < question.choices.size(); ++k) {
-      sums.push_back(likelihoods[i][k].sum());
+      sums.push_back(answers[k].log_likelihood);
       normalised.push_back(sums.back() / static_cast<double>(question.choices[k].letters));
     }
     right.push_back(best(sums) == question.right ? 1.0 : 0.0);
@@ -113,6 +120,23 @@ TaskScore TokenizedTask::score_of(const std::vector<std::vector<Likelihood>>& li
     score.perplexity = {.value = std::exp(-mean.value), .error = std::exp(-mean.value) * mean.error};
   }
   return score;
+}
+
+std::string TokenizedTask::answer_lines(const TaskScore& score) const {
+  std::string lines;
+  for (std::size_t i = 0; i < questions_.size(); ++i) {
+    io::Json line = {{"task", kind_->name}, {"question", i}, {"right", questions_[i].right}};
+    for (std::size_t k = 0; k < questions_[i].choices.size(); ++k) {
+      const Choice& choice = questions_[i].choices[k];
+      const Answer& answer = score.answers[i][k];
+      line["choices"].push_back({{"context", choice.context},
+                                 {"continuation", choice.goes_on},
+                                 {"log_likelihood", answer.log_likelihood},
+                                 {"greedy", answer.greedy}});
+    }
+    lines += line.dump() + "\n";
+  }
+  return lines;
 }
 
 std::vector<TokenizedTask> open_tasks(const LanguageModel& model, const ZeroShotOptions& options) {

@@ -20,6 +20,11 @@ struct Metric {
   double value = 0.0, error = 0.0;
 };
 
+struct Answer {
+  double log_likelihood;
+  bool greedy;
+};
+
 struct TaskScore {
   std::string task;
   std::int64_t questions = 0;
@@ -29,6 +34,7 @@ struct TaskScore {
   std::optional<Metric> perplexity = {};  // of a last word: exp of minus the mean log-likelihood
   double chance = 0.0;                    // accuracy of guessing
   double seconds = 0.0;
+  std::vector<std::vector<Answer>> answers = {};  // of each question, one for each choice
 };
 
 // Questions with their texts as tokens.
@@ -42,6 +48,9 @@ class TokenizedTask {
   std::int64_t tokens() const;
   TaskScore score(models::Lm& model, std::int64_t tokens_at_once = kTokensAtOnce,
                   const TokensDone& done = nullptr) const;
+
+  // A line of JSON for each question: what was asked, and what the model makes of each choice.
+  std::string answer_lines(const TaskScore& score) const;
 
   // As score() computes it from the log-likelihoods of all choices.
   TaskScore score_of(const std::vector<std::vector<Likelihood>>& likelihoods) const;
