@@ -15,11 +15,11 @@ import pytest
 os.environ["HF_DATASETS_OFFLINE"] = os.environ["HF_HUB_OFFLINE"] = "1"
 
 import datasets  # noqa: E402
+import lm_eval.tasks  # noqa: E402
 import yaml  # noqa: E402
 from lm_eval import evaluator  # noqa: E402
 from lm_eval.api.model import LM  # noqa: E402
 from lm_eval.tasks import TaskManager  # noqa: E402
-import lm_eval.tasks  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAM = pathlib.Path(os.environ.get("MHLA_PROGRAM", ROOT / "build/release/bin/mhla"))
@@ -44,7 +44,7 @@ def ours(task):
         if task == "lambada_openai":
             yield {
                 "context": f"They went to the {item['choices'][0].strip()} and saw",
-                "target": " " + "the a".split()[number % 2],
+                "target": " " + ["the", "a"][number % 2],
             }
             continue
         if task in ("piqa", "winogrande", "boolq"):
