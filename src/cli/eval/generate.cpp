@@ -63,7 +63,8 @@ void add_eval_generate(CLI::App& eval) {
       .add_open("--count", evaluation.count, "N", "Pictures of each class",
                 "100; of --images as many as every class has")
       ->check(within(1, 1'000'000));
-  judged.add("--sampler", evaluation.sampler, "NAME", "How to draw")->check(CLI::IsMember({"ddpm", "ddim", "dpm++"}));
+  judged.add_open("--sampler", evaluation.sampler, "NAME", "How to draw", "ddim, of a flow euler")
+      ->check(CLI::IsMember(std::vector<std::string>(tasks::kSamplers.begin(), tasks::kSamplers.end())));
   judged.add("--steps", evaluation.steps, "N", "Steps of drawing")->check(within(1, 1'000'000));
   judged.add("--cfg-scale", evaluation.guidance.scale, "W", "Strength of classifier-free guidance; 1 is none")
       ->check(within(0.0, 1000.0));

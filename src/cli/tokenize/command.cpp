@@ -55,8 +55,14 @@ void run_tokenize(const Tokenize& given) {
   const std::filesystem::path split = std::filesystem::path(given.out) / given.split;
   use_threads(given.threads);
   const auto tokenizer = text::open_tokenizer(given.tokenizer);
+  const bool has_tokenizer = text::has_tokenizer(given.out);
+  if (const auto there = has_tokenizer ? text::open_tokenizer(given.out) : tokenizer;
+      there->fingerprint() != tokenizer->fingerprint())
+    throw UsageError(fmt::format("--out is {}, where splits are made with the tokenizer {}; --tokenizer is {}",
+                                 given.out, there->fingerprint(), tokenizer->fingerprint()));
   const auto start = std::chrono::steady_clock::now();
   const data::TokenIndex index = write_tokens(given, *tokenizer, split);
+  if (!has_tokenizer) text::copy_tokenizer(given.tokenizer, given.out);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const double bytes = static_cast<double>(index.bytes), tokens = static_cast<double>(index.tokens);
   given.output.text() << fmt::format("{}: {} documents of {} MB, {} tokens ({} bytes each) in {} file{}, {:.1f} s\n",

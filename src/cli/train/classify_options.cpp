@@ -62,6 +62,7 @@ void add_recipe_options(CLI::App& command, TrainClassifyOptions& options) {
       ->check(CLI::IsMember({"small", "deit"}));
   group.add_open("--epochs", options.epochs, "N", "Passes over the training images; may be a fraction")
       ->check(within(1e-6, 1e6));
+  add_batch_options(command, options);
   add_optimisation_options(command, options);
 }
 

@@ -20,12 +20,17 @@ at::Tensor positions_in_documents(const std::vector<std::int64_t>& offsets) {
   return at::arange(offsets.back(), at::kLong) - starts.slice(0, 0, -1).repeat_interleave(lengths);
 }
 
+// A copy to a GPU does not wait for it.
+at::Tensor placed(const at::Tensor& x, at::Device device) {
+  return device.is_cuda() ? x.pin_memory().to(device, /*non_blocking=*/true) : x.to(device);
+}
+
 }  // namespace
 
 Line::Line(std::int64_t tokens, at::Device device) : positions_(counted(tokens, device)), end_(tokens) {}
 
 Line::Line(std::vector<std::int64_t> offsets, at::Device device)
-    : positions_(positions_in_documents(offsets).unsqueeze(0).to(device)),
+    : positions_(placed(positions_in_documents(offsets).unsqueeze(0), device)),
       cu_seqlens_(torch::tensor(offsets, at::kLong)), documents_(std::move(offsets)) {
   for (std::size_t d = 0; d + 1 < documents_.size(); ++d) end_ = std::max(end_, documents_[d + 1] - documents_[d]);
 }

@@ -42,6 +42,7 @@ struct ClassifyRun {
             .warmup = options.warmup.value_or(usual),
             .batch = recipe.batch,
             .lr = recipe.lr,
+            .min_lr = options.min_lr.value_or(0.0),
             .warmup_from = recipe.warmup_from,
             .weight_decay = recipe.weight_decay,
             .clip = recipe.clip,

@@ -21,10 +21,10 @@ struct LanguageModel {
 
 // `path`: a folder of `mhla train language` or of transformers, or a .safetensors file. `tokenizer`: its file or
 // folder; empty: `<name>_tokenizer.json` beside the file, else what is in the folder. Throws an Error where the
-// tokenizer is not the one the model was trained with, or has more tokens than it. `beyond`: instead of the model's
-// own; empty: that.
+// tokenizer is not the one the model was trained with, or has more tokens than it. `beyond`: what MHLA does with more
+// blocks than it was trained for, instead of what the file says.
 LanguageModel open_language_model(const std::filesystem::path& path, const std::filesystem::path& tokenizer = {},
-                                  const at::Device& device = at::kCPU, const std::string& beyond = {});
+                                  const at::Device& device = at::kCPU, const std::string& beyond = "");
 
 // Weights, config, and the fingerprint of the tokenizer; `more` is put into the metadata as it is.
 void save_language_model(const models::Lm& model, const text::Tokenizer& tokenizer, const std::filesystem::path& path,
