@@ -3,6 +3,7 @@
 
 #include "mhla/layers.hpp"
 #include "nn/fused.hpp"
+#include "nn/projection.hpp"
 
 namespace mhla::nn {
 namespace {
@@ -55,6 +56,10 @@ struct BiasGeluFunction : torch::autograd::Function<BiasGeluFunction> {
 at::Tensor bias_gelu(const at::Tensor& x, const at::Tensor& bias, Gelu gelu) {
   if (fused_input(x) && problem_of(x, gelu).supported()) return BiasGeluFunction::apply(x, bias, gelu);
   return at::gelu(x + bias.to(x.scalar_type()), form_of(gelu));
+}
+
+at::Tensor GatedMlpImpl::forward(const at::Tensor& x) {
+  return projected(silu_of(projected(x, gate_proj)) * projected(x, up_proj), down_proj);
 }
 
 }  // namespace mhla::nn

@@ -54,9 +54,7 @@ class GatedMlpImpl : public torch::nn::Module {
         up_proj(register_module("up_proj", torch::nn::Linear(torch::nn::LinearOptions(dim, hidden).bias(false)))),
         down_proj(register_module("down_proj", torch::nn::Linear(torch::nn::LinearOptions(hidden, dim).bias(false)))) {}
 
-  at::Tensor forward(const at::Tensor& x) {
-    return down_proj->forward(at::silu(gate_proj->forward(x)) * up_proj->forward(x));
-  }
+  at::Tensor forward(const at::Tensor& x);
 
   torch::nn::Linear gate_proj, up_proj, down_proj;
 };

@@ -4,23 +4,13 @@
 #include <tuple>
 
 #include "diffusion/process.hpp"
-#include "mhla/types.hpp"
 #include "models/generator_file.hpp"
+#include "python/value_errors.hpp"
 #include "tasks/generate/picture_set.hpp"
 #include "tasks/generate/sampling.hpp"
 
 namespace mhla {
 namespace {
-
-// Errors that name an argument are Python's ValueError.
-template <typename Call>
-auto with_value_errors(const Call& call) {
-  try {
-    return call();
-  } catch (const Error& error) {
-    TORCH_CHECK_VALUE(false, error.what());
-  }
-}
 
 class PythonGenerator : public torch::CustomClassHolder {
  public:

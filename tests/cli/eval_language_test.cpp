@@ -70,7 +70,7 @@ TEST_F(EvalLanguageCommand, AnswersSayWhatWasAskedAndHowLikelyEachChoiceIs) {
 }
 
 TEST_F(EvalLanguageCommand, BeyondIsTakenInsteadOfTheModelsOwn) {
-  const std::string text(100, 'a');  // the model has four blocks of 16 tokens
+  const std::string text(100, 'a');  // the model has four blocks of eight tokens
   io::write_file(folder_ / "long.txt", text);
   for (const char* beyond : {"clamp", "interpolate", "running-mean"}) {
     const Captured result =

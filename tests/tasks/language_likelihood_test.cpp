@@ -40,7 +40,7 @@ void expect_equal(const Likelihood& result, const Likelihood& expected) {
 
 TEST(Likelihood, IsThatOfTheLogitsForEveryAttention) {
   for (const char* attention : {"softmax", "linear", "gla", "mhla"}) {
-    const LanguageModel model = small_language_model(small_language_options(attention));
+    const LanguageModel model = small_language_model(small_language_options({attention}));
     std::vector<Ids> texts;
     std::vector<ScoredTokens> sequences;
     for (const std::int64_t size : {2, 40, 17, 90, 3, 64}) texts.push_back(random_tokens(size, 7 + texts.size()));
@@ -73,7 +73,7 @@ TEST(Likelihood, GreedyIsTheLikeliestContinuationAlone) {
 
 TEST(Likelihood, GroupsThatBeginAlikeAreAsEachSequenceAlone) {
   for (const char* attention : {"softmax", "gla", "mhla"}) {
-    const LanguageModel model = small_language_model(small_language_options(attention));
+    const LanguageModel model = small_language_model(small_language_options({attention}));
     std::vector<std::vector<Ids>> texts;
     for (const std::int64_t common : {0, 1, 12, 12, 35, 12}) {
       std::vector<Ids>& group = texts.emplace_back();

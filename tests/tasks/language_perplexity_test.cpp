@@ -133,7 +133,7 @@ TEST(Perplexity, AnEqualModelHasTheVocabularyAsItsPerplexity) {
 }
 
 TEST(Perplexity, ErrorIsOverDocumentsOrOverStretchesOfFew) {
-  const LanguageModel model = small_language_model(small_language_options("linear"));
+  const LanguageModel model = small_language_model(small_language_options({"linear"}));
   std::string many, one;
   for (int i = 0; i < 40; ++i) {
     many += std::string(static_cast<std::size_t>(3 + i % 7), static_cast<char>('a' + i % 26)) + " the\n<|endoftext|>\n";
@@ -204,7 +204,7 @@ TEST(Perplexity, DocumentsLongerThanTheModelTakesNameTheWayOut) {
   const LanguageModel model = small_language_model(options);
   const auto documents = documents_of(*model.tokenizer, kTexts);
   expect_error([&] { perplexity(*model.model, documents, {}); }, {"trained for 4", "beyond may be clamp"});
-  EXPECT_EQ(perplexity(*model.model, documents, {.context = 64}).documents, 3);
+  EXPECT_EQ(perplexity(*model.model, documents, {.context = 32}).documents, 3);
 }
 
 }  // namespace

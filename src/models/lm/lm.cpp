@@ -7,6 +7,7 @@
 #include "mhla/types.hpp"
 #include "models/base/mixing_parameters.hpp"
 #include "nn/block_mixing.hpp"
+#include "nn/projection.hpp"
 #include "nn/recompute.hpp"
 
 namespace mhla::models {
@@ -145,7 +146,7 @@ at::Tensor Lm::extend(LmState& state, const at::Tensor& ids) const {
 at::Tensor Lm::prefill(LmState& state, const at::Tensor& ids) {
   const at::Tensor x = extend(state, ids);
   const torch::NoGradGuard no_gradient;
-  return logits(x.select(1, x.size(1) - 1));
+  return nn::projected(x.narrow(1, x.size(1) - 1, 1), output_weight()).squeeze(1);
 }
 
 at::Tensor Lm::prefill(LmState& state, const std::vector<at::Tensor>& prompts) {

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "mhla/types.hpp"
-#include "tasks/language/text_documents.hpp"
+#include "tasks/language/generation.hpp"
 
 namespace mhla::tasks {
 
@@ -22,8 +22,8 @@ Continuation continuation_of(const text::Tokenizer& tokenizer, std::string_view 
   result.tokens.insert(result.tokens.end(), all.begin(), all.end());
   result.from = 1 + std::ssize(before);
   const std::int64_t own = std::ssize(result.tokens) - result.from;
-  if (most > 0 && own > most) throw Error(fmt::format("a continuation has {} tokens; the model takes {}", own, most));
-  if (const std::int64_t over = most == 0 ? 0 : std::ssize(result.tokens) - 1 - most; over > 0) {
+  if (own > most) throw Error(fmt::format("a continuation has {} tokens; the model takes {}", own, most));
+  if (const std::int64_t over = std::ssize(result.tokens) - 1 - most; over > 0) {
     result.tokens.erase(result.tokens.begin(), result.tokens.begin() + over);
     result.from -= over;
     result.shortened = true;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,10 +20,12 @@ struct Continuation {
   ScoredTokens scored() const { return {tokens, from}; }
 };
 
+inline constexpr std::int64_t kAnyLength = std::numeric_limits<std::int64_t>::max();
+
 // White space at the end of the context belongs to what goes on. Both are encoded together and cut where the context
-// alone would end. `most`: tokens that the model takes; the beginning of the context is left out where there are more
-// (0: any number). Throws an Error where nothing goes on.
+// alone would end. `most`: tokens that the model takes; the beginning of the context is left out where there are more.
+// Throws an Error where nothing goes on.
 Continuation continuation_of(const text::Tokenizer& tokenizer, std::string_view context, std::string_view goes_on,
-                             std::int64_t most = 0);
+                             std::int64_t most = kAnyLength);
 
 }  // namespace mhla::tasks

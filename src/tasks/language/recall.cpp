@@ -13,6 +13,7 @@
 #include "data/tokens/recall.hpp"
 #include "mhla/types.hpp"
 #include "tasks/language/continuation.hpp"
+#include "tasks/language/generation.hpp"
 #include "tasks/language/needle.hpp"
 
 namespace mhla::tasks {
@@ -125,11 +126,11 @@ RecallScore needles(const LanguageModel& model, const RecallOptions& options, st
 }
 
 void check(const LanguageModel& model, const RecallOptions& options) {
-  const std::int64_t most = most_tokens(*model.model);
+  const std::int64_t most = longest_sequence(*model.model);
   for (const std::int64_t length : options.lengths) {
     if (length < kShortestRecall)
       throw Error(fmt::format("recall length is {}; it must be at least {}", length, kShortestRecall));
-    if (most > 0 && length > most)
+    if (length > most)
       throw Error(fmt::format("recall length is {}; the model was trained for {} tokens, another --beyond takes more",
                               length, most));
   }
@@ -143,17 +144,11 @@ void check(const LanguageModel& model, const RecallOptions& options) {
 
 }  // namespace
 
-std::int64_t most_tokens(const models::Lm& model) {
-  const models::LmOptions& options = model.options;
-  const bool limited = options.beyond == "error" && std::ranges::count(options.attention, "mhla") > 0;
-  return limited ? options.block_size * options.blocks : 0;
-}
-
 std::vector<std::int64_t> default_recall_lengths(const models::Lm& model) {
   std::vector<std::int64_t> lengths;
-  const std::int64_t most = most_tokens(model);
+  const std::int64_t most = longest_sequence(model);
   for (const std::int64_t length : {256, 512, 1024, 2048})
-    if (most == 0 || length <= most) lengths.push_back(length);
+    if (length <= most) lengths.push_back(length);
   return lengths;
 }
 

@@ -59,9 +59,6 @@ inline constexpr std::int64_t kShortestRecall = 128;  // a fact with its questio
 // Of 256, 512, 1,024 and 2,048 those that the model takes.
 std::vector<std::int64_t> default_recall_lengths(const models::Lm& model);
 
-// The tokens of a sequence that the model takes; 0: any number.
-std::int64_t most_tokens(const models::Lm& model);
-
 // Depends on the model, the options and the tokenizer alone.
 Recall recall(const LanguageModel& model, const RecallOptions& options, const TokensDone& done = nullptr);
 

@@ -11,6 +11,7 @@
 #include "data/tokens/dataset.hpp"
 #include "data/tokens/documents.hpp"
 #include "mhla/types.hpp"
+#include "tasks/language/generation.hpp"
 #include "text/encode_all.hpp"
 
 namespace mhla::tasks {
@@ -84,12 +85,6 @@ class Reader {
 };
 
 }  // namespace
-
-text::Token begin_token(const text::Tokenizer& tokenizer) {
-  const text::SpecialTokens& special = tokenizer.special();
-  if (!special.begin && !special.end) throw Error("the tokenizer has no token that begins or ends a text");
-  return special.begin ? *special.begin : *special.end;
-}
 
 std::vector<TextDocument> text_documents(const text::Tokenizer& tokenizer, const std::vector<std::string>& data,
                                          std::int64_t most) {

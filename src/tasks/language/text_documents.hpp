@@ -14,9 +14,6 @@ struct TextDocument {
   std::int64_t bytes = 0, words = 0;  // of the text; words are what white space separates
 };
 
-// The token before each text: the one that begins it, else the one that ends it. An Error without either.
-text::Token begin_token(const text::Tokenizer& tokenizer);
-
 // `data`: as `mhla tokenize` reads text, or folders it wrote, whose tokens must be of this tokenizer. `most`: the first
 // documents; 0: all. Throws an Error where there is none.
 std::vector<TextDocument> text_documents(const text::Tokenizer& tokenizer, const std::vector<std::string>& data,

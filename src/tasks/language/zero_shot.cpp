@@ -11,7 +11,7 @@
 
 #include "io/json.hpp"
 #include "mhla/types.hpp"
-#include "tasks/language/recall.hpp"
+#include "tasks/language/generation.hpp"
 
 namespace mhla::tasks {
 namespace {
@@ -96,7 +96,7 @@ TaskScore TokenizedTask::score_of(const std::vector<std::vector<Likelihood>>& li
   std::vector<double> right, right_normalised, log_likelihoods;
   for (std::size_t i = 0; i < questions_.size(); ++i) {
     const Question& question = questions_[i];
-    std::vector<Answer>& answers = score.answers.emplace_back();
+    std::vector<ScoredChoice>& answers = score.answers.emplace_back();
     for (const Likelihood& likelihood : likelihoods[i]) answers.push_back({likelihood.sum(), likelihood.greedy});
     score.shortened += std::ranges::count(texts_[i], true, &Continuation::shortened);
     if (kind_->last_word) {
@@ -128,7 +128,7 @@ std::string TokenizedTask::answer_lines(const TaskScore& score) const {
     io::Json line = {{"task", kind_->name}, {"question", i}, {"right", questions_[i].right}};
     for (std::size_t k = 0; k < questions_[i].choices.size(); ++k) {
       const Choice& choice = questions_[i].choices[k];
-      const Answer& answer = score.answers[i][k];
+      const ScoredChoice& answer = score.answers[i][k];
       line["choices"].push_back({{"context", choice.context},
                                  {"continuation", choice.goes_on},
                                  {"log_likelihood", answer.log_likelihood},
@@ -148,7 +148,7 @@ std::vector<TokenizedTask> open_tasks(const LanguageModel& model, const ZeroShot
     if (options.limit > 0 && std::ssize(items) > options.limit) items.resize(static_cast<std::size_t>(options.limit));
     Shots shots;
     if (options.shots > 0 && kind.examples != nullptr) shots = {files.items(kind.examples), options.shots};
-    tasks.emplace_back(*model.tokenizer, kind, questions_of(kind, items, shots), most_tokens(*model.model));
+    tasks.emplace_back(*model.tokenizer, kind, questions_of(kind, items, shots), longest_sequence(*model.model));
   }
   return tasks;
 }

@@ -20,7 +20,7 @@ struct Metric {
   double value = 0.0, error = 0.0;
 };
 
-struct Answer {
+struct ScoredChoice {
   double log_likelihood;
   bool greedy;
 };
@@ -34,7 +34,7 @@ struct TaskScore {
   std::optional<Metric> perplexity = {};  // of a last word: exp of minus the mean log-likelihood
   double chance = 0.0;                    // accuracy of guessing
   double seconds = 0.0;
-  std::vector<std::vector<Answer>> answers = {};  // of each question, one for each choice
+  std::vector<std::vector<ScoredChoice>> answers = {};  // of each question, one for each choice
 };
 
 // Questions with their texts as tokens.
