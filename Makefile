@@ -7,12 +7,13 @@ JOBS ?= $(shell nproc)
 CONFIGURE := $(if $(MHLA_CUDA),-DMHLA_CUDA=$(MHLA_CUDA))
 NVCC := $(shell command -v nvcc)
 
-.PHONY: help demo test gpu-test check fuzz build program configure bootstrap python-package format-check tidy asan tsan \
+.PHONY: help demo test peers gpu-test check fuzz build program configure bootstrap python-package format-check tidy asan tsan \
         cuda bench format clean
 
 help:
 	@echo "make demo      build the program and run the demonstration (out/demo/report.html)"
 	@echo "make test      build everything and run every test"
+	@echo "make peers     language models against lm-evaluation-harness, which this installs"
 	@echo "make gpu-test  build everything and run the tests that need a GPU"
 	@echo "make check     formatting, clang-tidy, the sanitizer builds, and CUDA code compiles (where nvcc is)"
 	@echo "make fuzz      random files and arguments with libFuzzer, SECONDS=60 for each target"
@@ -51,6 +52,11 @@ $(python_stamp): $(python_sources)
 gpu-test: build python-package
 	@ctest --preset release -L gpu
 	@$(PYTHON) -m pytest -q tests/python -m gpu
+
+# A small model on a text of its own, as good as any for this.
+peers: program
+	@tools/bootstrap.sh --peers
+	@tools/peers.sh
 
 check: format-check tidy asan tsan cuda
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs what the build needs and nothing else: system packages with apt (Debian 12 or a relative), Python packages
 # into .venv, third-party headers into .deps/include, the libraries of SentencePiece and cpp-httplib into .deps/lib,
-# GoogleTest's sources into .deps/googletest. Finished steps leave a stamp and are not repeated. With --fuzz also clang, for the preset of that
-# name.
+# GoogleTest's sources into .deps/googletest. Finished steps leave a stamp and are not repeated. With --fuzz also clang,
+# for the preset of that name; with --peers lm-evaluation-harness into .deps/peers, on top of .venv.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -14,6 +14,7 @@ python_packages=("torch==$torch_version" numpy==2.2.6 pytest==8.4.2 setuptools==
                  clang-format==19.1.7 clang-tidy==22.1.8 ruff==0.14.0)
 headers=(CLI nlohmann fmt sentencepiece_processor.h httplib.h brotli)
 fuzz_packages=(clang-19 libclang-rt-19-dev)
+peer_packages=(lm_eval==0.4.13)
 
 say() { printf 'bootstrap: %s\n' "$*" >&2; }
 
@@ -86,12 +87,24 @@ collect_googletest() {
   cp -rL /usr/src/googletest/googletest .deps/
 }
 
+# A Python of its own that also sees the packages of .venv.
+install_peers() {
+  python3 -m venv .deps/peers
+  local own
+  own=$(.deps/peers/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+  .venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > "$own/main.pth"
+  .deps/peers/bin/python -m pip install --quiet --disable-pip-version-check "${peer_packages[@]}"
+}
+
 run_once system "system packages: ${apt_packages[*]}" install_system_packages "${apt_packages[@]}"
 run_once python "Python packages into .venv: ${python_packages[*]}" install_python_packages
 run_once headers "third-party headers into .deps/include: ${headers[*]}" collect_headers
 run_once sentencepiece "SentencePiece's library into .deps/lib" collect_sentencepiece
 run_once httplib "cpp-httplib's library into .deps/lib" collect_httplib
 run_once googletest "GoogleTest sources into .deps/googletest" collect_googletest
+if [[ "${1:-}" == --peers ]]; then
+  run_once peers "other programs to compare with, into .deps/peers: ${peer_packages[*]}" install_peers
+fi
 if [[ "${1:-}" == --fuzz ]]; then
   run_once fuzz "system packages: ${fuzz_packages[*]}" install_system_packages "${fuzz_packages[@]}"
 fi
