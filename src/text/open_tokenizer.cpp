@@ -25,7 +25,8 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kPairs{
 
 std::vector<std::byte> unpacked(const fs::path& path) {
   std::vector<std::byte> bytes = io::read_file(path, kMostInFile);
-  return io::is_gzip(bytes) ? io::gunzip(bytes, path.string(), kMostInFile) : bytes;
+  return io::is_gzip(bytes) ? io::gunzip(bytes, path.string(), std::min(kMostInFile, io::most_unpacked(bytes.size())))
+                            : bytes;
 }
 
 std::string_view text_of(std::span<const std::byte> bytes) {

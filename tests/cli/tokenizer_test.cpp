@@ -112,6 +112,12 @@ TEST_F(TokenizerCommands, TokenizeWritesASplit) {
           "--out is " + path("tokens") + ", where splits are made with the tokenizer");
 }
 
+TEST_F(TokenizerCommands, InputWithoutEndIsRefused) {
+  const auto endless = run_mhla("tokenizer encode --tokenizer '" + path("tokenizer.json") + "' 2>&1 < /dev/zero");
+  EXPECT_EQ(endless.exit_code, 1);
+  EXPECT_NE(endless.out.find("standard input: more than 268435456 bytes"), std::string::npos) << endless.out;
+}
+
 TEST_F(TokenizerCommands, WrongArgumentsAreNamed) {
   refused({"tokenizer"}, "tokenizer: what to do is missing; it may be: train, encode, decode, inspect");
   refused({"tokenizer", "train", "--data", path("a.txt"), "--vocab", "256"}, "--vocab");

@@ -45,9 +45,9 @@ class TrainLanguage : public ::testing::Test {
     return options;
   }
 
-  TrainedLanguageModel train(const TrainLanguageOptions& options) {
+  TrainedLanguageModel train(const TrainLanguageOptions& options, const TrainingDevice& place = {}) {
     const auto communicator = train::make_communicator();
-    return train_language_model(options, {}, *communicator, text_);
+    return train_language_model(options, place, *communicator, text_);
   }
 
   std::vector<io::Json> rows(const std::string& out) const {
@@ -247,6 +247,34 @@ TEST_F(TrainLanguage, TokensPastTheVocabularyAreRefused) {
   const std::vector<text::Token> wrong(static_cast<std::size_t>(index.tokens), 300);
   data::write_shard(split / index.shards.front().file, wrong, 1000);
   expect_error([&] { train(options("out")); }, {split.string(), "300"});
+}
+
+class GpuTrainLanguage : public TrainLanguage {
+ protected:
+  void SetUp() override {
+    if (!torch::cuda::is_available()) GTEST_SKIP() << "no CUDA device: GPU tests not run";
+  }
+};
+
+TEST_F(GpuTrainLanguage, LossesAreThoseOfTheCpu) {
+  const auto losses = [&](const std::string& out, const TrainingDevice& place) {
+    TrainLanguageOptions given = options(out);
+    given.lr = 1e-3;
+    given.model["attention"] = {"mhla", "softmax"};
+    given.separate_documents = true;
+    train(given, place);
+    std::vector<double> all;
+    for (const io::Json& row : rows(out)) all.push_back(row.contains("loss") ? row["loss"] : row["val/loss"]);
+    return all;
+  };
+  const std::vector<double> cpu = losses("cpu", {}), gpu = losses("gpu", {.device = at::kCUDA});
+  const std::vector<double> bf16 = losses("bf16", {.device = at::kCUDA, .bf16 = true});
+  ASSERT_EQ(cpu.size(), gpu.size());
+  ASSERT_EQ(cpu.size(), bf16.size());
+  for (std::size_t i = 0; i < cpu.size(); ++i) {
+    EXPECT_NEAR(gpu[i], cpu[i], 1e-3) << i;
+    EXPECT_NEAR(bf16[i], cpu[i], 2e-2) << i;
+  }
 }
 
 }  // namespace

@@ -45,6 +45,8 @@ void add_model_options(CLI::App& command, TrainGenerateOptions& options) {
   group.add("--mixing-init", model.mixing_init, "NAME", "How the mixing matrices start")
       ->check(
           shown_choices({"paper", "linear", "cos", "exp", "gaussian", "local", "uniform", "running_mean", "constant"}));
+  group.add("--mixing", model.mixing, "NAME", "Mixing by the learned matrix alone, or moved by what blocks hold")
+      ->check(CLI::IsMember({"static", "input"}));
   group.flag("--mixing-frozen", model.mixing_frozen, "Do not train the mixing matrices");
   group.flag("--recompute", model.recompute, "Compute activations again in the backward pass: less memory, more time");
   add_init_option(command, options);

@@ -9,6 +9,7 @@
 #include "nn/block_mixing.hpp"
 #include "nn/projection.hpp"
 #include "nn/recompute.hpp"
+#include "nn/residual.hpp"
 
 namespace mhla::models {
 namespace {
@@ -55,17 +56,19 @@ void Lm::check_ids(const at::Tensor& ids) const {
 
 at::Tensor Lm::through_blocks(const at::Tensor& ids, const nn::Line& line, LmState* state) const {
   const at::Tensor on_device = ids.to(embeddings_->weight.device());
-  at::Tensor x = at::embedding(embeddings_->weight, on_device);
+  nn::Residual x(at::embedding(embeddings_->weight, on_device));
   for (std::size_t layer = 0; layer < blocks_.size(); ++layer) {
-    const auto& block = blocks_[layer];
-    if (state != nullptr)
-      x = block->forward(x, line, &state->layers()[layer]);
-    else if (options.recompute)
-      x = nn::recompute([block, line](const at::Tensor& tokens) { return block->forward(tokens, line); }, x);
+    const auto run = [block = blocks_[layer], line](const at::Tensor& tokens) {
+      nn::Residual part(tokens);
+      block->forward(part, line);
+      return part.value();
+    };
+    if (state == nullptr && options.recompute)
+      x = nn::Residual(nn::recompute(run, x.value()));
     else
-      x = block->forward(x, line);
+      blocks_[layer]->forward(x, line, state == nullptr ? nullptr : &state->layers()[layer]);
   }
-  return norm_->forward(x);
+  return x.normed(*norm_);
 }
 
 at::Tensor Lm::hidden(const at::Tensor& ids, const Documents& documents) {

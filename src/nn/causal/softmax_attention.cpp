@@ -124,6 +124,8 @@ at::Tensor CausalSoftmax::forward(const at::Tensor& x, const Line& line, LayerSt
       o = softmax_of_rows(q, k, v, places);
     } else if (line.seen() == 0) {
       o = softmax_of(q, k, v, std::nullopt, /*causal=*/true);
+    } else if (line.seen() && x.size(1) == 1) {  // it sees all
+      o = softmax_of(q, k, v, std::nullopt, /*causal=*/false);
     } else {
       const at::Tensor mask = at::arange(line.end(), places.options()) <= places.unsqueeze(2);  // [1 or B, T, end]
       o = softmax_of(q, k, v, mask.unsqueeze(1), /*causal=*/false);

@@ -81,7 +81,7 @@ std::string list_of(const models::GeneratorOptions& model) {
   for (const auto& [name, on] :
        {std::pair{"LePE", model.lepe}, std::pair{"CPE", model.cpe}, std::pair{"gate", model.gate},
         std::pair{"qk norm", model.qk_norm}, std::pair{"learned variance", model.learned_variance},
-        std::pair{"frozen mixing", model.mixing_frozen}})
+        std::pair{"frozen mixing", model.mixing_frozen}, std::pair{"mixing by input", model.mixing == "input"}})
     if (on) text += fmt::format(", {}", name);
   return text;
 }

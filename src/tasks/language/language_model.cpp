@@ -17,7 +17,7 @@ std::filesystem::path weights_in(const std::filesystem::path& path) {
 
 std::filesystem::path tokenizer_of(const std::filesystem::path& path) {
   if (std::filesystem::is_directory(path)) return path;
-  const std::filesystem::path own = path.parent_path() / (path.stem().string() + "_tokenizer.json");
+  std::filesystem::path own = path.parent_path() / (path.stem().string() + "_tokenizer.json");
   if (std::filesystem::exists(own)) return own;
   return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
 }
