@@ -56,7 +56,8 @@ gpu-test: build python-package
 # A small model on a text of its own, as good as any for this.
 peers: program
 	@tools/bootstrap.sh --peers
-	@tools/peers.sh
+	@cmake --build --preset release -j $(JOBS) --target mhla_generators
+	@tools/peers.sh $(BUILD)
 
 check: format-check tidy asan tsan cuda
 

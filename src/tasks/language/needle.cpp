@@ -2,6 +2,7 @@
 #include "tasks/language/needle.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
