@@ -82,8 +82,8 @@ class Attention:
 
     ``o`` is the output and ``o_bound`` what a result may differ from it, where it is ``certain``: where nothing on the
     way leaves the range of its type and the denominator is not lost in rounding. ``condition`` is the smallest
-    denominator relative to the sum of the sizes of its terms. ``o`` is ``numerator / denominator``; without a normalizer
-    there is no denominator.
+    denominator relative to the sum of the sizes of its terms. ``o`` is ``numerator / denominator``; without a
+    normalizer there is no denominator.
 
     What is on the way depends on the algorithm: products of some of the factors, summed over some of the tokens. All of
     them are below the ``reach``, the same sums with 1 added to the size of every factor.

@@ -45,7 +45,7 @@ def _term_sizes(call, formula, wanted, d_o, more):
         return _gradients((d_o + more) * of_sizes.numerator, inputs, slopes), [torch.zeros_like(x) for x in inputs]
     rate = 1 / formula.denominator.detach().abs() + more
     of_numerator = _gradients((d_o + more) * rate * of_sizes.numerator, inputs, slopes)
-    # Backward reads o as it was returned, rounded to its type, and o has an error in proportion to the size of its terms.
+    # Backward reads o as it was returned, rounded to its type, and o has an error in proportion to its terms' size.
     dtype = call["q"].dtype
     o_rounding = UNIT[dtype] * formula.o.detach().abs() + STEP[dtype]
     o_size = of_sizes.numerator.detach() * rate + more

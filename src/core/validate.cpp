@@ -65,8 +65,7 @@ void validate_elements(const Problem& p, std::int64_t used_blocks) {
   if (p.mixing_per_head)
     checked_elements("heads x blocks x blocks of mixing", {p.heads, p.mixing_blocks, p.mixing_blocks});
   if (p.mixing_per_row)
-    checked_elements("batch x heads x blocks x blocks of mixing",
-                     {p.batch, p.heads, p.mixing_blocks, p.mixing_blocks});
+    checked_elements("batch x heads x blocks x blocks of mixing", {p.batch, p.heads, p.mixing_blocks, p.mixing_blocks});
 }
 
 // Kernels count blocks, and the tokens of one, in 32 bits.
@@ -179,8 +178,9 @@ void validate(const Problem& p) {
     require(p.options.normalizer != Normalizer::authors,
             "normalizer authors has no causal form; use none or paper with masking ", name(p.options.masking));
   }
-  require(p.mixing_per_head || !p.mixing_per_row,
-          "mixing_per_row is true while mixing_per_head is false; a matrix per batch row is [B, H, M, M], one per head");
+  require(
+      p.mixing_per_head || !p.mixing_per_row,
+      "mixing_per_row is true while mixing_per_head is false; a matrix per batch row is [B, H, M, M], one per head");
   const std::int64_t used_blocks = validate_mixing_size(p);
   validate_elements(p, used_blocks);
   if (p.device == Device::cuda) validate_on_cuda(p, used_blocks);

@@ -7,8 +7,8 @@
 
 namespace mhla::tasks {
 
-// `given`, or the one .safetensors file for `task` ("classify", "generate", "language") of the folder `pretrained` beside the
-// program, above it, or in the working folder. Throws a UsageError where there is none, or more than one.
+// `given`, or the one .safetensors file for `task` ("classify", "generate", "language") of the folder `pretrained`
+// beside the program, above it, or in the working folder. Throws a UsageError where there is none, or more than one.
 std::filesystem::path pretrained_path(const std::string& given, std::string_view task);
 
 }  // namespace mhla::tasks

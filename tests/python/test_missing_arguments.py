@@ -1,4 +1,4 @@
-"""A tensor that is missing or of no kind that can be taken is refused by its name, whichever operator it is given to."""
+"""A tensor that is missing, or of a kind that cannot be taken, is refused by its name in every operator."""
 
 import pytest
 import torch
