@@ -4,7 +4,7 @@
 namespace mhla::models {
 
 bool is_mixing(const std::string& parameter_name) {
-  return parameter_name.ends_with("piece_attn.conv.weight") || parameter_name.ends_with(".mixing_matrix");
+  return parameter_name.ends_with("_attn.conv.weight") || parameter_name.ends_with(".mixing_matrix");
 }
 
 std::vector<at::Tensor> learned_mixing(const std::vector<at::Tensor>& parameters) {

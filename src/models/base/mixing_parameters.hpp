@@ -8,7 +8,7 @@
 
 namespace mhla::models {
 
-bool is_mixing(const std::string& parameter_name);  // by its name: ...piece_attn.conv.weight, ...mixing_matrix
+bool is_mixing(const std::string& parameter_name);  // by its name: ..._attn.conv.weight, ...mixing_matrix
 
 // Of parameters [M, M, 1, ..], views [M, M] of those that are defined and learned.
 std::vector<at::Tensor> learned_mixing(const std::vector<at::Tensor>& parameters);
