@@ -14,6 +14,7 @@
 #include "models/lm/lm.hpp"
 #include "models/vit/vit.hpp"
 #include "models/vlt/vlt.hpp"
+#include "models/wan/wan.hpp"
 
 namespace mhla::models {
 namespace {
@@ -24,6 +25,7 @@ constexpr std::array kFamilies = {
     Family{"generate", dit_names, made<Dit>, least_elements<Dit, DitDesign>},
     Family{"generate", dig_names, made<Dig>, least_elements<Dig, DigDesign>},
     Family{"language", lm_names, made<Lm>, least_elements<Lm, LmDesign>},
+    Family{"video", wan_names, made<Wan>, least_elements<Wan, WanDesign>},
 };
 
 }  // namespace
