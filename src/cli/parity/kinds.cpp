@@ -98,7 +98,11 @@ constexpr std::array kKinds = {
     Kind{"lm_layer", run_lm_layer},
     Kind{"mixing_init", run_mixing_init},
     Kind{"sd_vae", run_sd_vae},
+    Kind{"umt5", run_umt5},
     Kind{"vit", run_vit},
+    Kind{"wan", run_wan},
+    Kind{"wan_pipeline", run_wan_pipeline},
+    Kind{"wan_vae", run_wan_vae},
 };
 
 // What a library refuses is named with the file.
