@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The tests of threads under ThreadSanitizer: tools/tsan_tests.sh BUILD_DIR. The pool and streaming states, which know no
-# torch, and the image loader.
+# The tests of threads under ThreadSanitizer: tools/tsan_tests.sh BUILD_DIR. The pool, streaming states and what the
+# server's threads hand to each other, which know no torch, and the image loader.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bin="$1/bin"

@@ -102,7 +102,9 @@ class AttentionCall:
                 blocks *= -(-size // extent)
         if masking != "none" or packed:
             blocks += random.choice((0, 0, 0, 2))
-        shape = (heads, blocks, blocks) if random.random() < 0.3 else (blocks, blocks)
+        kinds = random.random()
+        matrices = (batch, heads) if kinds < 0.1 else (heads,) if kinds < 0.3 else ()
+        shape = (*matrices, blocks, blocks)
         values = random.choice(("positive", "positive", "normal"))
         a["mixing"] = tensor(
             random, *shape, dtype=random.choice(("float32", "float64", dtype)), values=values, grad=kind["grad"]

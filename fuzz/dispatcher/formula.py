@@ -67,13 +67,14 @@ def check_tokens(x, name, dtype, shape):
     require(x.dtype == dtype and x.dtype in UNIT and tuple(x.shape) == tuple(shape), f"shape of {name}")
 
 
-def mixing_matrix(mixing, heads, dtype):
-    """[H, M, M] in float64, rounded as the operator does"""
+def mixing_matrix(mixing, heads, dtype, batch=None):
+    """[H, M, M] or [B, H, M, M] in float64, rounded as the operator does"""
     require(isinstance(mixing, torch.Tensor) and mixing.layout == torch.strided, "mixing")
     require(mixing.is_floating_point() and mixing.device.type == "cpu", "mixing")
-    require(mixing.ndim in (2, 3) and mixing.shape[-1] == mixing.shape[-2], "shape of mixing")
-    require(mixing.ndim == 2 or len(mixing) == heads, "heads of mixing")
-    return mixing.to(accumulation(dtype)).double().expand(heads, *mixing.shape[-2:])
+    require(mixing.ndim in (2, 3, 4) and mixing.shape[-1] == mixing.shape[-2], "shape of mixing")
+    require(mixing.ndim == 2 or mixing.shape[-3] == heads, "heads of mixing")
+    require(mixing.ndim < 4 or len(mixing) == batch, "batch of mixing")
+    return mixing.to(accumulation(dtype)).double().expand(*mixing.shape[:-3], heads, *mixing.shape[-2:])
 
 
 class Attention:
@@ -126,13 +127,13 @@ class Attention:
         require(not causal or normalizer != "authors", "normalizer")
         self._place(batch, tokens, sizes, extents, masking, cu_seqlens, initial_tokens)
 
-        matrix = mixing_matrix(mixing, heads, q.dtype)
+        matrix = mixing_matrix(mixing, heads, q.dtype, batch)
         corner = causal or cu_seqlens is not None
         require(matrix.shape[-1] >= self.blocks if corner else matrix.shape[-1] == self.blocks, "blocks of mixing")
-        matrix = matrix[:, : self.blocks, : self.blocks]
+        matrix = matrix[..., : self.blocks, : self.blocks]
         matrix = matrix.tril() if causal else matrix
         require(bool(matrix.detach().isfinite().all()), "mixing is not finite")
-        weight = torch.where(self.visible, matrix[:, self.block][:, :, self.block], torch.zeros(1).double())
+        weight = torch.where(self.visible, matrix[..., self.block, :][..., self.block], torch.zeros(1).double())
 
         self.group, self.unit = heads // kv_heads, UNIT[accumulation(q.dtype)]
         self.terms = key_dim + tokens + self.blocks + 32
@@ -159,7 +160,7 @@ class Attention:
         if initial_S is not None:
             before = torch.arange(initial_S.shape[2])
             seen_old = (before[None, :] <= self.block[:, None]).double()
-            old = matrix[:, self.block][:, :, before] * seen_old  # [H, N, blocks]
+            old = matrix[..., self.block, :][..., before] * seen_old  # [H, N, blocks] or [B, H, N, blocks]
             old_sizes, S_size = old.detach().abs(), initial_S.detach().abs()
             o = o + self._through(own_q, old, initial_S)
             size = size + self._through(q_size, old_sizes, S_size)
@@ -267,11 +268,11 @@ class Attention:
                 check_tokens(x, "initial state", accumulation(dtype), shape)
 
     def _through(self, q, old, S):
-        """q [B, H, N, D], old [H, N, blocks], S [rows, kv heads, blocks, D, E] -> [B, H, N, E]"""
-        S = S.double().repeat_interleave(self.group, 1)
+        """q [B, H, N, D], old [H, N, blocks] or [B, H, N, blocks], S [rows, kv heads, blocks, D, E] -> [B, H, N, E]"""
+        S, old = S.double().repeat_interleave(self.group, 1), old.expand(len(q), *old.shape[-3:])
         if self.packed:
-            return torch.einsum("bhnd,hnm,nhmde->bhne", q, old, S[self.row])
-        return torch.einsum("bhnd,hnm,bhmde->bhne", q, old, S)
+            return torch.einsum("bhnd,bhnm,nhmde->bhne", q, old, S[self.row])
+        return torch.einsum("bhnd,bhnm,bhmde->bhne", q, old, S)
 
     def state(self):
         """(S, its bound, z, its bound) after a causal call; a bound is infinite where nothing is certain"""

@@ -84,6 +84,7 @@ void try_plan(Choices& choices) {
   problem.initial_tokens = choices.flag() ? 0 : choices.size(0, 20);
   const std::int64_t offsets[3] = {0, choices.size(0, 9), problem.partition.tokens};
   if (choices.rarely()) problem.cu_seqlens = offsets, problem.cu_seqlens_count = 3;
+  problem.mixing_per_row = choices.rarely();
   mhla_plan* plan = nullptr;
   if (ok(mhla_plan_create(&problem, static_cast<int>(choices.size(0, 2)), &plan))) {
     fuzz::expect(plan != nullptr, "a plan that is null");

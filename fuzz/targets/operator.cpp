@@ -56,6 +56,7 @@ Problem problem_of(Choices& choices) {
   p.mixing_blocks = choices.rarely() ? choices.size(0, 9) : std::clamp<std::int64_t>(p.final_blocks(), 0, 1 << 20);
   p.mixing_per_head = choices.flag();
   p.separate_denominator = p.options.normalizer != Normalizer::none && choices.byte() < 60;
+  p.mixing_per_row = p.mixing_per_head && choices.rarely();
   return p;
 }
 
@@ -79,7 +80,7 @@ struct Call {
       q_den = fuzz::filled(p.dtype, q.size(), 4);
       k_den = fuzz::filled(p.dtype, k.size(), 5);
     }
-    mixing = fuzz::filled(wide, (p.mixing_per_head ? p.heads : 1) * p.mixing_blocks * p.mixing_blocks, 6, true);
+    mixing = fuzz::filled(wide, p.mixing_matrices() * p.mixing_blocks * p.mixing_blocks, 6, true);
     if (p.initial_tokens > 0) {
       const std::int64_t rows = p.sequences() * p.kv_heads * p.initial_blocks() * p.key_dim;
       S = fuzz::filled(wide, rows * p.value_dim, 7);
@@ -143,9 +144,8 @@ class Formula {
   double phi(const Numbers& x, std::int64_t i) const {
     return fuzz::feature(p_.options.feature_map, x[i]) + p_.options.feature_eps;
   }
-  double weight(std::int64_t h, std::int64_t i, std::int64_t b) const {
-    const std::int64_t M = p_.mixing_blocks;
-    return c_.mixing[((p_.mixing_per_head ? h * M : 0) + i) * M + b];
+  double weight(std::int64_t row, std::int64_t h, std::int64_t i, std::int64_t b) const {
+    return c_.mixing[(p_.matrix_of(row, h) * p_.mixing_blocks + i) * p_.mixing_blocks + b];
   }
   bool sees(std::int64_t t, std::int64_t s) const {
     if (place(t).sequence != place(s).sequence) return false;
@@ -169,7 +169,7 @@ class Formula {
     for (std::int64_t block = 0; block < p_.initial_blocks() && block <= place(t).block; ++block)
       for (std::int64_t d = 0; d < p_.key_dim; ++d)
         add(((row * p_.kv_heads + g) * p_.initial_blocks() + block) * p_.key_dim + d,
-            weight(h, place(t).block, block) * p_.options.scale, d);
+            weight(b, h, place(t).block, block) * p_.options.scale, d);
   }
 
   fuzz::Sum denominator(std::int64_t b, std::int64_t t, std::int64_t h) const {
@@ -183,7 +183,7 @@ class Formula {
     const std::int64_t N = p_.partition.tokens();
     for (std::int64_t s = 0; s < N; ++s) {
       if (!sees(t, s)) continue;
-      const double m = weight(h, place(t).block, place(s).block);
+      const double m = weight(b, h, place(t).block, place(s).block);
       if (p_.options.normalizer == Normalizer::paper) {
         sum.add(m * dot(q, k, b, t, s, h));
       } else if (place(s).slot == place(t).slot) {  // the authors': that token's own block
@@ -208,7 +208,7 @@ class Formula {
       fuzz::Sum above;
       for (std::int64_t s = 0; s < p_.partition.tokens(); ++s)
         if (sees(t, s))
-          above.add(weight(h, place(t).block, place(s).block) * dot(c_.q, c_.k, b, t, s, h) *
+          above.add(weight(b, h, place(t).block, place(s).block) * dot(c_.q, c_.k, b, t, s, h) *
                     c_.v[at(b, s, g, p_.kv_heads, p_.value_dim) + e]);
       for_each_initial(b, t, h, [&](std::int64_t i, double m, std::int64_t d) {
         above.add(m * phi(c_.q, at(b, t, h, p_.heads, p_.key_dim) + d) * c_.S[i * p_.value_dim + e]);

@@ -41,10 +41,12 @@ struct Problem {
   Partition partition = Partition::line(0, 1);  // of the N tokens of one batch row
   Options options;
 
-  // Size of the given mixing matrix: [M, M], or [H, M, M] with `mixing_per_head`. Must equal the number of blocks;
-  // causal and packed calls also accept a larger one, whose leading corner applies.
+  // Size of the given mixing matrix: [M, M], or [H, M, M] with `mixing_per_head`, or [B, H, M, M] with `mixing_per_row`
+  // as well. Must equal the number of blocks; causal and packed calls also accept a larger one, whose leading corner
+  // applies.
   std::int64_t mixing_blocks = 0;
   bool mixing_per_head = false;
+  bool mixing_per_row = false;
 
   // Inputs q_den and k_den are given: other q and k for the denominator, as rotary models need.
   bool separate_denominator = false;
@@ -60,6 +62,10 @@ struct Problem {
   // Rows of the state tensors: sequences when packed, else the batch.
   std::int64_t sequences() const {
     return cu_seqlens.empty() ? batch : static_cast<std::int64_t>(cu_seqlens.size()) - 1;
+  }
+  std::int64_t mixing_matrices() const { return mixing_per_row ? batch * heads : mixing_per_head ? heads : 1; }
+  std::int64_t matrix_of(std::int64_t row, std::int64_t head) const {  // which of them
+    return mixing_per_row ? row * heads + head : mixing_per_head ? head : 0;
   }
   std::int64_t initial_blocks() const;  // blocks of the initial state
   std::int64_t final_blocks() const;  // blocks of the final state: those of the longest sequence, initial ones included

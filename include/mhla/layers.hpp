@@ -7,6 +7,8 @@
 //   add_modulate   forward x 2, branch 1, sum 2, y 1; backward d_y 1, d_sum 2, sum 2, branch 1, d_x 2, d_branch 1
 //   qkv_features   forward q 1, k 1, both written 2; backward q, k 2, d_q, d_k, d_v 3, d_qkv 3
 //   bias_gelu      forward 2; backward 3
+//   swiglu         forward 3; backward 5
+//   cross_entropy  the logits read twice and written once
 //   depthwise      forward 2, with `base` 3; backward of tokens the same; backward of the filter 2
 #pragma once
 
@@ -19,10 +21,11 @@ namespace mhla::cuda::layers {
 using fused::ConstVector;
 using fused::Vector;
 
-// sum = x + factor (branch + branch_bias), y = LayerNorm(sum) weight + bias.
+// sum = x + factor (branch + branch_bias), y = LayerNorm(sum) weight + bias; with `rms` y = RMSNorm(sum) weight + bias.
 struct AddNorm {
   std::int64_t rows = 0, channels = 0;
   std::int64_t rows_per_factor = 1;
+  bool rms = false;
   DType stream_dtype = DType::f32;  // of x and sum: f32, or that of y
   DType dtype = DType::bf16;        // of branch and y; not f64
   double eps = 1e-6;
@@ -40,7 +43,7 @@ struct AddNorm {
     ConstVector weight{}, bias{};
     void* sum = nullptr;
     void* y = nullptr;
-    float* statistics = nullptr;  // [rows, 2]: mean and 1 / deviation, for the backward pass
+    float* statistics = nullptr;  // [rows, 2]: mean (with `rms` 0) and 1 / deviation, for the backward pass
   };
   struct Backward {
     const void* sum = nullptr;
@@ -159,6 +162,44 @@ struct BiasGelu {
 };
 void forward(const BiasGelu& p, const BiasGelu::Forward& args, void* stream);
 void backward(const BiasGelu& p, const BiasGelu::Backward& args, void* stream);
+
+// y = silu(a) b.
+struct SwiGlu {
+  std::int64_t elements = 0;
+  DType dtype = DType::bf16;  // not f64
+
+  bool supported() const { return elements % 8 == 0; }
+
+  struct Forward {
+    const void *a = nullptr, *b = nullptr;
+    void* y = nullptr;
+  };
+  struct Backward {
+    const void *a = nullptr, *b = nullptr, *d_y = nullptr;
+    void *d_a = nullptr, *d_b = nullptr;
+  };
+};
+void forward(const SwiGlu& p, const SwiGlu::Forward& args, void* stream);
+void backward(const SwiGlu& p, const SwiGlu::Backward& args, void* stream);
+
+// The cross-entropy of rows of logits and, in their place, its gradient:
+// loss = log(sum(exp(x))) - x[label], d_x = share (softmax(x) - onehot(label)). A row whose label is `ignored` has loss
+// 0 and gradient 0.
+struct CrossEntropy {
+  std::int64_t rows = 0, words = 0;
+  std::int64_t ignored = -100;
+  DType dtype = DType::bf16;  // of the logits; not f64
+
+  bool supported() const { return words > 0 && words % 8 == 0; }
+
+  struct Args {
+    void* logits = nullptr;  // [rows, words], aligned to 16 bytes
+    const std::int64_t* labels = nullptr;
+    const float* share = nullptr;  // one for all rows; null: the logits stay
+    float* loss = nullptr;         // [rows]
+  };
+};
+void run(const CrossEntropy& p, const CrossEntropy::Args& args, void* stream);
 
 // y = base + bias + the convolution of every channel with its own filter of side x side, zeros beyond the border.
 // Tokens are [batch, height, width, channels].

@@ -131,6 +131,7 @@ typedef struct mhla_problem {
   mhla_options options;
   int64_t mixing_blocks;
   bool mixing_per_head;
+  bool mixing_per_row;
   bool separate_denominator; /* q_den and k_den are given */
   const int64_t* cu_seqlens; /* null: not packed; copied by mhla_plan_create */
   size_t cu_seqlens_count;

@@ -41,7 +41,7 @@ struct AttentionResult {
   at::Tensor z;  // [sequences, kv heads, blocks, Dk]; empty without a normaliser
 };
 
-// q: [B, N, H, Dk], k: [B, N, Hkv, Dk], v: [B, N, Hkv, Dv], mixing: [M, M] or [H, M, M], float32,
+// q: [B, N, H, Dk], k: [B, N, Hkv, Dk], v: [B, N, Hkv, Dv], mixing: [M, M], [H, M, M] or [B, H, M, M], float32,
 // float64, bfloat16 or float16 whatever q is.
 // Differentiable once in every tensor; the same as torch.ops.mhla.attention.
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& mixing,

@@ -130,8 +130,8 @@ def attention(
     Tokens stay in the model's own order; blocks are found through ``partition``. Differentiable once in every tensor.
 
     Args:
-        mixing: ``[M, M]`` or ``[H, M, M]``, float32, float64, bfloat16 or float16 whatever q is; row = query block,
-            column = source block.
+        mixing: ``[M, M]``, ``[H, M, M]`` or ``[B, H, M, M]``, float32, float64, bfloat16 or float16 whatever q is;
+            row = query block, column = source block. Its gradient has its shape.
         partition: how the N tokens are split into M blocks; an int is the block size of a line.
         feature_map: ``identity``, ``relu``, ``elu+1``, ``exp`` or ``squared-relu``.
         normalizer: ``none``, ``paper`` (q . z of the query's own mixture) or ``authors`` (the authors' code).

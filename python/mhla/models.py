@@ -1,10 +1,13 @@
-"""Image generators, as the program ``mhla`` trains and samples them.
+"""Image generators and language models, as the program ``mhla`` trains them and lets them draw and write.
 
 The models are those of the C++ library. They are in packages that were built with the program's libraries:
 ``pip install . -C cmake.define.MHLA_CLI=ON``.
 
 >>> from mhla.models import DiT  # doctest: +SKIP
 >>> pictures = DiT.from_pretrained("pretrained/eurosat_dit.safetensors").sample(["Forest"], count=4)  # doctest: +SKIP
+
+>>> from mhla.models import LM  # doctest: +SKIP
+>>> text = LM.from_pretrained("runs/lm").generate("Once upon a time", tokens=50)  # doctest: +SKIP
 """
 
 from __future__ import annotations
@@ -16,19 +19,11 @@ from pathlib import Path
 
 import torch
 
-from mhla import _library
+from mhla._classes import load_classes
+from mhla._language_model import LM
 from mhla._numbers import integer, integers
 
-__all__ = ["DiT"]
-
-
-def _load_classes() -> None:
-    path = Path(_library.__file__).with_name("libmhla_generators.so")
-    if not path.exists():
-        raise ImportError(
-            "this package was built without models; pip install . -C cmake.define.MHLA_CLI=ON builds one with them"
-        )
-    torch.classes.load_library(path)
+__all__ = ["LM", "DiT"]
 
 
 def _weights(path: Path) -> Path:
@@ -50,7 +45,7 @@ class DiT:
     @classmethod
     def from_pretrained(cls, path: str | os.PathLike[str], device: str | torch.device = "cpu") -> DiT:
         """The generator in a .safetensors file of ``mhla train generate``, or in a folder with one such file."""
-        _load_classes()
+        load_classes()
         generator = torch.classes.mhla.Generator(str(_weights(Path(path))), str(device))
         return cls(generator, torch.device(device))
 
@@ -82,7 +77,7 @@ class DiT:
         *,
         count: int = 1,
         first: int = 0,
-        sampler: str = "ddim",
+        sampler: str | None = None,
         steps: int = 50,
         cfg_scale: float = 1.5,
         cfg_interval: tuple[float, float] = (0.0, 1.0),
@@ -99,7 +94,7 @@ class DiT:
             [str(each) for each in chosen],
             integer(count, "count", 1),
             integer(first, "first", 0),
-            sampler,
+            sampler or "",
             integer(steps, "steps"),
             float(cfg_scale),
             tuple(float(each) for each in cfg_interval),

@@ -98,6 +98,7 @@ Problem to_problem(const mhla_problem& p) {
   problem.options = to_options(p.options);
   problem.mixing_blocks = p.mixing_blocks;
   problem.mixing_per_head = p.mixing_per_head;
+  problem.mixing_per_row = p.mixing_per_row;
   problem.separate_denominator = p.separate_denominator;
   problem.cu_seqlens = to_cu_seqlens(p);
   problem.initial_tokens = p.initial_tokens;

@@ -17,17 +17,20 @@ struct Outcome {
 
 // One per folder of src/cli, defined in its command.cpp.
 using AddCommand = void(CLI::App& program, Outcome& outcome);
-AddCommand add_demo, add_selftest, add_bench, add_analyze, add_classify, add_sample, add_inspect, add_parity,
-    add_encode, add_tokenizer, add_tokenize, add_train, add_eval, add_devices, add_version, add_completion, add_docs;
+AddCommand add_demo, add_selftest, add_bench, add_analyze, add_classify, add_sample, add_generate, add_serve,
+    add_inspect, add_parity, add_encode, add_tokenizer, add_tokenize, add_train, add_eval, add_devices, add_version,
+    add_completion, add_docs;
 
 // In the order of the help.
-inline constexpr std::array<AddCommand*, 17> kCommands = {
+inline constexpr std::array<AddCommand*, 19> kCommands = {
     add_demo,        // a minute's tour
     add_selftest,    // are the results right on this machine?
     add_bench,       // how fast are the operator and whole models?
     add_analyze,     // rank, entropy and sparsity of attention matrices
     add_classify,    // what is in an image?
     add_sample,      // draw pictures
+    add_generate,    // go on with a text
+    add_serve,       // the same over HTTP
     add_inspect,     // what is in a file of weights, or in a picture's metadata?
     add_parity,      // does this build give stored results?
     add_encode,      // latents of images, to train generators on

@@ -30,6 +30,7 @@ constexpr const char* kFooter =
     "  mhla analyze --grid 32 32 --blocks 4 4     rank and entropy of attention matrices, heat maps, curves\n"
     "  mhla classify photo.jpg                    what is in an image, by the pretrained model\n"
     "  mhla sample --class Forest -o forest.png   draw pictures with the pretrained generator\n"
+    "  mhla generate -p \"Once upon a time\"        go on with a text, by a language model\n"
     "  mhla parity case.safetensors               check this build against stored results\n"
     "\nCommands that find something out take --json FILE (\"-\" for the standard output); all take --help.\n"
     "Exit code: 0 success, 1 a check or a run failed, 2 the command line was wrong.";

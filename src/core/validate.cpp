@@ -64,6 +64,9 @@ void validate_elements(const Problem& p, std::int64_t used_blocks) {
                    {p.sequences(), p.kv_heads, blocks, p.key_dim, p.value_dim});
   if (p.mixing_per_head)
     checked_elements("heads x blocks x blocks of mixing", {p.heads, p.mixing_blocks, p.mixing_blocks});
+  if (p.mixing_per_row)
+    checked_elements("batch x heads x blocks x blocks of mixing",
+                     {p.batch, p.heads, p.mixing_blocks, p.mixing_blocks});
 }
 
 // Kernels count blocks, and the tokens of one, in 32 bits.
@@ -105,12 +108,13 @@ void require_finite_mixing(const void* data, const Problem& p) {
   const bool causal = p.options.masking != Masking::none;
   const std::int64_t M = p.mixing_blocks;
   const std::int64_t used = causal ? p.final_blocks() : M;
-  for (std::int64_t h = 0; h < (p.mixing_per_head ? p.heads : 1); ++h)
+  const auto index = [](std::int64_t n) { return "[" + as_text(n) + "]"; };
+  for (std::int64_t n = 0; n < p.mixing_matrices(); ++n)
     for (std::int64_t i = 0; i < used; ++i)
       for (std::int64_t b = 0; b < (causal ? i + 1 : used); ++b) {
-        if (std::isfinite(mixing[(h * M + i) * M + b])) continue;
-        throw Error("mixing" + (p.mixing_per_head ? "[" + as_text(h) + "]" : std::string()) + "[" + as_text(i) + "][" +
-                    as_text(b) + "] is not finite");
+        if (std::isfinite(mixing[(n * M + i) * M + b])) continue;
+        throw Error("mixing" + (p.mixing_per_row ? index(n / p.heads) : "") +
+                    (p.mixing_per_head ? index(n % p.heads) : "") + index(i) + index(b) + " is not finite");
       }
 }
 
@@ -140,7 +144,7 @@ void validate_inputs(const Problem& p, const Inputs& in) {
     for (const auto& [name, data] : {std::pair{"q_den", in.q_den.data}, std::pair{"k_den", in.k_den.data}})
       require(data == nullptr, name, " is given, but the problem's separate_denominator is false");
   }
-  require(in.mixing != nullptr || p.mixing_blocks == 0, "mixing is null");
+  require(in.mixing != nullptr || p.mixing_matrices() * p.mixing_blocks == 0, "mixing is null");
   require_finite_mixing(in.mixing, p);
   if (p.initial_tokens > 0)
     require(in.initial.S != nullptr, "initial.S is null while initial_tokens is ", p.initial_tokens);
@@ -175,6 +179,8 @@ void validate(const Problem& p) {
     require(p.options.normalizer != Normalizer::authors,
             "normalizer authors has no causal form; use none or paper with masking ", name(p.options.masking));
   }
+  require(p.mixing_per_head || !p.mixing_per_row,
+          "mixing_per_row is true while mixing_per_head is false; a matrix per batch row is [B, H, M, M], one per head");
   const std::int64_t used_blocks = validate_mixing_size(p);
   validate_elements(p, used_blocks);
   if (p.device == Device::cuda) validate_on_cuda(p, used_blocks);

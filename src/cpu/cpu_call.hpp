@@ -106,9 +106,8 @@ class CpuCall {
   // Largest number of blocks a unit mixes, initial ones included.
   std::int64_t most_blocks() const { return layout.first_block() + std::max<std::int64_t>(layout.most_blocks(), 1); }
 
-  const T* mixing(const Inputs& in, std::int64_t head) const {
-    const auto* all = static_cast<const T*>(in.mixing);
-    return p.mixing_per_head ? all + head * p.mixing_blocks * p.mixing_blocks : all;
+  const T* mixing(const Inputs& in, const Sequence& s, std::int64_t head) const {
+    return static_cast<const T*>(in.mixing) + p.matrix_of(s.batch, head) * p.mixing_blocks * p.mixing_blocks;
   }
 
   // Sources mixed for query block i: [0, limit). Token-causal calls treat the block itself apart.

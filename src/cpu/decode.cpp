@@ -24,7 +24,7 @@ class Decoder {
         v_(static_cast<Element*>(args.memory.v)) {}
 
   void step(std::int64_t tokens) {
-    for_each_group([&](std::int64_t batch, std::int64_t kv_head) {
+    for_each_group(tokens, [&](std::int64_t batch, std::int64_t kv_head) {
       const std::int64_t group = batch * config_.kv_heads + kv_head;
       for (std::int64_t n = 0; n < tokens; ++n) {
         const std::int64_t position = args_.memory.tokens[batch] + n;
@@ -40,7 +40,7 @@ class Decoder {
   }
 
   void open_all() {
-    for_each_group([&](std::int64_t batch, std::int64_t kv_head) {
+    for_each_group(kept_.slots, [&](std::int64_t batch, std::int64_t kv_head) {
       open(batch, kv_head, args_.memory.tokens[batch] / config_.block_size);
     });
   }
@@ -65,8 +65,13 @@ class Decoder {
     return static_cast<Typed>(x.data) + batch * x.batch_stride + token * x.token_stride + head * x.head_stride;
   }
 
-  void for_each_group(const std::function<void(std::int64_t, std::int64_t)>& body) const {
-    const Parallel& parallel = args_.run.parallel != nullptr ? *args_.run.parallel : default_parallel();
+  // `summaries`: how many of them a head reads. Other threads take as long to be awake as few of them.
+  void for_each_group(std::int64_t summaries, const std::function<void(std::int64_t, std::int64_t)>& body) const {
+    constexpr std::int64_t kFew = 1 << 16;
+    const bool few = config_.batch * config_.heads * summaries < kFew / std::max<std::int64_t>(1, Dk_ * Dv_);
+    const Parallel& parallel = few                             ? serial()
+                               : args_.run.parallel != nullptr ? *args_.run.parallel
+                                                               : default_parallel();
     parallel.for_each(config_.batch * config_.kv_heads,
                       [&](std::int64_t group) { body(group / config_.kv_heads, group % config_.kv_heads); });
   }

@@ -46,7 +46,7 @@ class Unit {
     if (call_.token_causal) visible_ = first + chunk.tokens;
     A.dim = visible_;
     raw_scores(chunk.tokens);
-    const T* row = call_.mixing(*in_, head) + block * call_.p.mixing_blocks;
+    const T* row = call_.mixing(*in_, s, head) + block * call_.p.mixing_blocks;
     for (std::size_t b = 0; b + 1 < offsets.size() && offsets[b] < visible_; ++b)
       std::fill(weights_ + offsets[b], weights_ + offsets[b + 1], row[b]);
   }
@@ -280,7 +280,7 @@ class Backward {
   // dm[i, b] += sum over visible pairs of raw score x (dU . v + d_den). The raw scores are computed anew where the
   // denominator needed the weighted ones.
   void mixing_gradient(std::int64_t tokens, std::int64_t i, std::int64_t head, std::int64_t first, std::int64_t part) {
-    T* to = d_mixing_->row(part, head, i);
+    T* to = d_mixing_->row(part, unit_.s, head, i);
     if (call_.has_denominator()) unit_.raw_scores(tokens);
     for (std::size_t b = 0; b + 1 < unit_.offsets.size() && unit_.offsets[b] < unit_.visible(); ++b) {
       T sum = T(0);
@@ -363,7 +363,7 @@ template <typename T>
 std::size_t backward_workspace(const Problem& problem, int threads) {
   const CpuCall<T> call(problem);
   Workspace measure;
-  const MixingGradient<T> d_mixing(measure, call);
+  const MixingGradient<T> d_mixing(measure, call, nullptr);
   for (int i = 0; i < threads; ++i) Backward<T>(call, nullptr, nullptr, measure);
   return measure.used();
 }
@@ -372,7 +372,7 @@ template <typename T>
 void backward(const Problem& problem, const BackwardArgs& args, const Parallel& parallel, int threads) {
   const CpuCall<T> call(problem);
   Workspace workspace(args.run.workspace);
-  MixingGradient<T> d_mixing(workspace, call);
+  MixingGradient<T> d_mixing(workspace, call, static_cast<T*>(args.d_mixing));
   std::deque<Backward<T>> backwards;
   for (int i = 0; i < threads; ++i) backwards.emplace_back(call, &args, &d_mixing, workspace);
   Team(parallel, threads).for_each(d_mixing.parts(), [&](int worker, std::int64_t part) {
@@ -380,7 +380,7 @@ void backward(const Problem& problem, const BackwardArgs& args, const Parallel& 
     for (std::int64_t unit = d_mixing.first_unit(part); unit < d_mixing.first_unit(part + 1); ++unit)
       backwards[static_cast<std::size_t>(worker)].run(unit, part);
   });
-  if (args.d_mixing != nullptr) d_mixing.finish(static_cast<T*>(args.d_mixing));
+  d_mixing.finish();
 }
 
 template std::size_t forward_workspace<float>(const Problem&, int);

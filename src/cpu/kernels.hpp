@@ -85,6 +85,16 @@ struct Product {
   Prefetch* prefetch = nullptr;  // issued along the way
 };
 
+// y[r, o] = sum_k x[r, k] weight[o, k], no row padded. An element is summed in the same order whatever `rows` and
+// `outputs` are.
+template <typename T>
+struct RowProductPart {
+  std::int64_t rows, outputs, k;
+  const T *x, *weight;  // rows k apart
+  T* y;
+  std::int64_t ldy;
+};
+
 // `rows` rows of token elements, `stride` elements apart, beside a panel of a tile.
 struct Rows {
   DType dtype;
@@ -109,6 +119,8 @@ struct Kernels {
   // kLine.
   void (*gram)(std::int64_t rows, std::int64_t columns, std::int64_t n, const T* x, std::int64_t ldx, const T* y,
                std::int64_t ldy, T* acc);
+
+  void (*row_product)(const RowProductPart<T>&);
 
   // Tile rows from token elements: scale * (phi(x) + eps), zero padding up to padded(width).
   void (*load)(const Rows&, const Features&, const void* from, T* tile);

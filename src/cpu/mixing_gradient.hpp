@@ -1,5 +1,6 @@
 // d_mixing, summed over sequences and heads in an order that does not depend on threads: units are cut into a fixed
-// number of consecutive parts, each part sums on its own, and the parts are added in order at the end.
+// number of consecutive parts, each part sums on its own, and the parts are added in order at the end. With a matrix
+// per batch row there is nothing to add: every unit writes the gradients of its own matrices where they belong.
 #pragma once
 
 #include <algorithm>
@@ -13,42 +14,53 @@ namespace mhla::cpu {
 template <typename T>
 class MixingGradient {
  public:
-  MixingGradient(Workspace& w, const CpuCall<T>& call)
-      : call_(call), used_(call.most_blocks()), heads_(call.p.mixing_per_head ? call.p.heads : 1) {
+  // d_mixing null: not wanted.
+  MixingGradient(Workspace& w, const CpuCall<T>& call, T* d_mixing)
+      : call_(call), d_mixing_(d_mixing), used_(call.most_blocks()),
+        in_place_(call.p.mixing_per_row && call.p.cu_seqlens.empty()),
+        summed_(in_place_ ? 0 : call.p.mixing_matrices()) {
     constexpr std::int64_t kMostElements = std::int64_t{1} << 24;
-    const std::int64_t affordable = kMostElements / (heads_ * used_ * used_);
+    const std::int64_t affordable = kMostElements / std::max<std::int64_t>(summed_ * used_ * used_, 1);
     parts_ = std::min(call.units(), std::clamp<std::int64_t>(affordable, 8, 64));
-    sums_ = w.take<T>(parts_ * heads_ * used_ * used_);
+    sums_ = w.take<T>(parts_ * summed_ * used_ * used_);
+    if (d_mixing != nullptr)
+      std::fill_n(d_mixing, call.p.mixing_matrices() * call.p.mixing_blocks * call.p.mixing_blocks, T(0));
   }
 
   std::int64_t parts() const { return parts_; }
   std::int64_t first_unit(std::int64_t part) const { return part * call_.units() / parts_; }
 
-  void clear(std::int64_t part) { std::fill_n(sum(part, 0), heads_ * used_ * used_, T(0)); }
+  void clear(std::int64_t part) { std::fill_n(sum(part, 0), summed_ * used_ * used_, T(0)); }
 
-  // Row i of the gradient of a query head's matrix.
-  T* row(std::int64_t part, std::int64_t head, std::int64_t i) { return sum(part, head) + i * used_; }
+  // Row i of the gradient of a query head's matrix, where the gradient is wanted.
+  T* row(std::int64_t part, const Sequence& s, std::int64_t head, std::int64_t i) {
+    const std::int64_t matrix = call_.p.matrix_of(s.batch, head);
+    return in_place_ ? result(matrix, i) : sum(part, matrix) + i * used_;
+  }
 
-  void finish(T* d_mixing) {
-    const std::int64_t M = call_.p.mixing_blocks;
-    std::fill_n(d_mixing, heads_ * M * M, T(0));
+  void finish() {
+    const std::int64_t both = std::min(used_, call_.p.mixing_blocks);
+    if (d_mixing_ == nullptr) return;
     for (std::int64_t part = 0; part < parts_; ++part)
-      for (std::int64_t h = 0; h < heads_; ++h)
-        for (std::int64_t i = 0; i < std::min(used_, M); ++i) {
-          const T* from = sum(part, h) + i * used_;
-          T* to = d_mixing + (h * M + i) * M;
-          for (std::int64_t b = 0; b < std::min(used_, M); ++b) to[b] += from[b];
+      for (std::int64_t matrix = 0; matrix < summed_; ++matrix)
+        for (std::int64_t i = 0; i < both; ++i) {
+          const T* from = sum(part, matrix) + i * used_;
+          T* to = result(matrix, i);
+          for (std::int64_t b = 0; b < both; ++b) to[b] += from[b];
         }
   }
 
  private:
-  T* sum(std::int64_t part, std::int64_t head) const {
-    return sums_ + (part * heads_ + (heads_ > 1 ? head : 0)) * used_ * used_;
+  T* sum(std::int64_t part, std::int64_t matrix) const { return sums_ + (part * summed_ + matrix) * used_ * used_; }
+  T* result(std::int64_t matrix, std::int64_t i) const {
+    return d_mixing_ + (matrix * call_.p.mixing_blocks + i) * call_.p.mixing_blocks;
   }
 
   const CpuCall<T>& call_;
+  T* d_mixing_;
   std::int64_t used_;
-  std::int64_t heads_;
+  bool in_place_;
+  std::int64_t summed_;  // matrices that parts add to
   std::int64_t parts_;
   T* sums_;
 };

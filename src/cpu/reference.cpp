@@ -80,7 +80,7 @@ class Operator {
     out.mixing = zeros(static_cast<std::size_t>(M), M);
     for (std::int64_t i = 0; i < M; ++i)
       for (std::int64_t b = 0; b < M; ++b)
-        out.mixing[i][b] = read(in_.mixing, state_type(), (p_.mixing_per_head ? h * M * M : 0) + i * M + b);
+        out.mixing[i][b] = read(in_.mixing, state_type(), (p_.matrix_of(sequence.batch, h) * M + i) * M + b);
     for (std::int64_t b = 0; in_.initial.S != nullptr && b < p_.initial_blocks(); ++b) {
       out.S0.push_back(zeros(static_cast<std::size_t>(p_.key_dim), p_.value_dim));
       out.z0.emplace_back(static_cast<std::size_t>(p_.key_dim), 0.0);
@@ -329,8 +329,7 @@ void backward(const Problem& problem, const BackwardArgs& args) {
     return a;
   };
 
-  std::vector<Matrix> d_mixing(p.mixing_per_head ? static_cast<std::size_t>(p.heads) : 1,
-                               zeros(static_cast<std::size_t>(M), M));
+  std::vector<Matrix> d_mixing(static_cast<std::size_t>(p.mixing_matrices()), zeros(static_cast<std::size_t>(M), M));
   for (std::int64_t n = 0; n < op.layout().sequences(); ++n)
     for (std::int64_t kv = 0; kv < p.kv_heads; ++kv) {
       const Sequence sequence = op.layout().sequence(n);
@@ -345,7 +344,7 @@ void backward(const Problem& problem, const BackwardArgs& args) {
                  zeros(head.z0.size(), p.key_dim)};
         }
         QueryGradients query{zeros(head.token.size(), p.key_dim), zeros(head.token.size(), p.key_dim)};
-        Matrix& d_m = d_mixing[p.mixing_per_head ? static_cast<std::size_t>(h) : 0];
+        Matrix& d_m = d_mixing[static_cast<std::size_t>(p.matrix_of(sequence.batch, h))];
         std::vector<std::vector<double>> dU = op.rows(args.d_o, sequence, head.token, h, p.value_dim);
         const Matrix o = op.normalized() ? op.rows(args.o, sequence, head.token, h, p.value_dim) : Matrix{};
         for (std::size_t t = 0; t < head.token.size(); ++t) {
@@ -384,10 +383,10 @@ void backward(const Problem& problem, const BackwardArgs& args) {
         }
     }
   if (args.d_mixing == nullptr) return;
-  for (std::size_t h = 0; h < d_mixing.size(); ++h)
+  for (std::size_t n = 0; n < d_mixing.size(); ++n)
     for (std::int64_t i = 0; i < M; ++i)
       for (std::int64_t b = 0; b < M; ++b)
-        write(args.d_mixing, op.state_type(), static_cast<std::int64_t>(h) * M * M + i * M + b, d_mixing[h][i][b]);
+        write(args.d_mixing, op.state_type(), (static_cast<std::int64_t>(n) * M + i) * M + b, d_mixing[n][i][b]);
 }
 
 }  // namespace mhla::reference

@@ -49,6 +49,9 @@ void forward(const BiasGelu&, const BiasGelu::Forward&, void*) { refuse(); }
 void backward(const BiasGelu&, const BiasGelu::Backward&, void*) { refuse(); }
 void forward(const Depthwise&, const Depthwise::Forward&, void*) { refuse(); }
 void filter_gradient(const Depthwise&, const Depthwise::FilterGradient&, void*) { refuse(); }
+void forward(const SwiGlu&, const SwiGlu::Forward&, void*) { refuse(); }
+void backward(const SwiGlu&, const SwiGlu::Backward&, void*) { refuse(); }
+void run(const CrossEntropy&, const CrossEntropy::Args&, void*) { refuse(); }
 
 }  // namespace layers
 }  // namespace mhla::cuda

@@ -29,11 +29,11 @@ GeneratorFacts facts_in(const io::SafeTensors& file, std::int64_t classes) {
   const bool good =
       diffusion.is_null() || (diffusion.is_object() && read("schedule", facts.schedule) && read("steps", facts.steps) &&
                               read("space", facts.space) && read("latent_scale", facts.latent_scale));
-  if (!good || (facts.schedule != "linear" && facts.schedule != "cosine") || facts.steps < 1 ||
-      facts.steps > 1'000'000 || (facts.space != "pixels" && facts.space != "latents") ||
+  if (!good || (facts.schedule != "linear" && facts.schedule != "cosine" && facts.schedule != "flow") ||
+      facts.steps < 2 || facts.steps > 1'000'000 || (facts.space != "pixels" && facts.space != "latents") ||
       !(facts.latent_scale > 0 && std::isfinite(facts.latent_scale)))
     throw Error(fmt::format("{}: metadata \"{}\" is not of the form {}", file.source(), kDiffusion,
-                            R"({"schedule": "linear"|"cosine", "steps": 1 to 1000000, )"
+                            R"({"schedule": "linear"|"cosine"|"flow", "steps": 2 to 1000000, )"
                             R"("space": "pixels"|"latents", "latent_scale": x > 0})"));
   return facts;
 }

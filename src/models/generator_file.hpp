@@ -16,7 +16,7 @@ namespace mhla::models {
 
 struct GeneratorFacts {
   std::vector<std::string> classes;  // empty: not known
-  std::string schedule = "linear";   // linear|cosine
+  std::string schedule = "linear";   // linear|cosine|flow
   std::int64_t steps = 1000;         // of the schedule
   std::string space = "pixels";      // pixels, from -1 to 1; or latents, of the Stable Diffusion autoencoder
   double latent_scale = 0.18215;     // latents are multiplied by it

@@ -14,10 +14,13 @@
 namespace mhla::models {
 namespace {
 
-void load_parts(Lm& model, const std::vector<io::SafeTensors>& files, const std::string& source) {
+// What is missing is in none of the files.
+LoadReport load_parts(Lm& model, const std::vector<io::SafeTensors>& files) {
   LoadReport all;
   for (const io::SafeTensors& file : files) {
     const LoadReport part = load_weights(model, file, LoadMode::adapt);
+    all.loaded += part.loaded;
+    all.adapted.insert(all.adapted.end(), part.adapted.begin(), part.adapted.end());
     if (&file == files.data())
       all.missing = part.missing;
     else
@@ -26,8 +29,7 @@ void load_parts(Lm& model, const std::vector<io::SafeTensors>& files, const std:
     for (const std::string& name : part.extra)
       if (!name.ends_with("rotary_emb.inv_freq")) all.extra.push_back(name);
   }
-  if (!all.missing.empty() || !all.extra.empty() || !all.misshapen.empty())
-    throw Error(fmt::format("{}: the tensors do not fit the model\n{}", source, all.text()));
+  return all;
 }
 
 std::shared_ptr<Lm> model_of(const std::vector<io::SafeTensors>& files, const LmOptions& options) {
@@ -54,24 +56,43 @@ LmOptions stored_options(const io::SafeTensors& file) {
   }
 }
 
+struct LmFiles {
+  std::string config;  // the file with the options
+  LmOptions options;
+  std::vector<io::SafeTensors> weights;
+};
+
+LmFiles open_files(const std::filesystem::path& path) {
+  const auto config = path / "config.json";
+  const bool folder = std::filesystem::is_directory(path);
+  if (folder && !std::filesystem::exists(config)) return open_files(path / "model.safetensors");
+  LmFiles files;
+  for (const auto& file : folder ? weight_files(path) : std::vector{path})
+    files.weights.push_back(io::SafeTensors::map(file));
+  files.config = folder ? config.string() : path.string();
+  files.options =
+      folder ? lm_options_of_transformers(read_json_file(config), files.config) : stored_options(files.weights.front());
+  return files;
+}
+
 }  // namespace
 
-std::shared_ptr<Lm> load_lm(const std::filesystem::path& path, const at::Device& device) {
-  const auto config = path / "config.json";
-  if (std::filesystem::is_directory(path) && !std::filesystem::exists(config))
-    return load_lm(path / "model.safetensors", device);
-  const bool folder = std::filesystem::is_directory(path);
-  std::vector<io::SafeTensors> files;
-  for (const auto& file : folder ? weight_files(path) : std::vector{path}) files.push_back(io::SafeTensors::map(file));
-  const LmOptions options =
-      folder ? lm_options_of_transformers(read_json_file(config), config.string()) : stored_options(files.front());
+LmOptions stored_lm_options(const std::filesystem::path& path) { return open_files(path).options; }
+
+LoadReport fill_lm(Lm& model, const std::filesystem::path& path) { return load_parts(model, open_files(path).weights); }
+
+std::shared_ptr<Lm> load_lm(const std::filesystem::path& path, const at::Device& device, const std::string& beyond) {
+  LmFiles files = open_files(path);
+  if (!beyond.empty()) files.options.beyond = beyond;
   std::shared_ptr<Lm> model;
   try {
-    model = model_of(files, options);
+    model = model_of(files.weights, files.options);
   } catch (const Error& error) {
-    throw Error(fmt::format("{}: {}", folder ? config.string() : path.string(), error.what()));
+    throw Error(fmt::format("{}: {}", files.config, error.what()));
   }
-  load_parts(*model, files, path.string());
+  const LoadReport report = load_parts(*model, files.weights);
+  if (!report.missing.empty() || !report.extra.empty() || !report.misshapen.empty())
+    throw Error(fmt::format("{}: the tensors do not fit the model\n{}", path.string(), report.text()));
   model->to(device);
   model->eval();
   return model;

@@ -12,6 +12,7 @@
 #include "models/dig/dig.hpp"
 #include "models/dit/dit.hpp"
 #include "models/lm/lm.hpp"
+#include "models/sana/sana.hpp"
 #include "models/vit/vit.hpp"
 #include "models/vlt/vlt.hpp"
 #include "models/wan/wan.hpp"
@@ -25,6 +26,7 @@ constexpr std::array kFamilies = {
     Family{"generate", dit_names, made<Dit>, least_elements<Dit, DitDesign>},
     Family{"generate", dig_names, made<Dig>, least_elements<Dig, DigDesign>},
     Family{"language", lm_names, made<Lm>, least_elements<Lm, LmDesign>},
+    Family{"image", sana_names, made<Sana>, least_elements<Sana, SanaDesign>},
     Family{"video", wan_names, made<Wan>, least_elements<Wan, WanDesign>},
 };
 

@@ -33,7 +33,7 @@ at::Tensor feature_weights(const at::Tensor& q, const at::Tensor& k, const at::T
                            const Partition& partition) {
   const at::Tensor blocks = block_of_tokens(partition).to(q.device());
   const at::Tensor weights = at::matmul(by_head(q), by_head(k).transpose(2, 3)) *
-                             mixing.to(at::kDouble).index_select(0, blocks).index_select(1, blocks);
+                             mixing.to(at::kDouble).index_select(-2, blocks).index_select(-1, blocks);
   return weights / weights.sum(-1, true).clamp_min(std::numeric_limits<double>::min());
 }
 

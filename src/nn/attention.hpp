@@ -32,8 +32,8 @@ class Attention : public torch::nn::Module {
   virtual at::Tensor mixing() { return {}; }
 };
 
-// The matrices behind weights(). q, k: [B, N, H, D], features for the second; mixing: [M, M]. In double, so
-// that their rank can be told.
+// The matrices behind weights(). q, k: [B, N, H, D], features for the second; mixing: [M, M] or
+// [B, H, M, M]. In double, so that their rank can be told.
 at::Tensor softmax_weights(const at::Tensor& q, const at::Tensor& k);
 at::Tensor feature_weights(const at::Tensor& q, const at::Tensor& k, const at::Tensor& mixing,
                            const Partition& partition);
@@ -65,6 +65,7 @@ struct GridAttentionOptions {
   double feature_eps = 0.0;  // added to relu(q) and relu(k)
   at::Tensor mixing{};       // initial, [M, M]
   bool mixing_frozen = false;
+  bool mixing_by_input = false;  // see input_mixing.hpp
 };
 
 // Softmax, linear attention or MHLA between the same projections, under the authors' names: to_qkv, q_norm, k_norm,

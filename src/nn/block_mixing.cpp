@@ -4,17 +4,23 @@
 #include <algorithm>
 
 #include "mhla/torch.hpp"
+#include "nn/input_mixing.hpp"
 #include "nn/resized_mixing.hpp"
 
 namespace mhla::nn {
 
-BlockMixingImpl::BlockMixingImpl(const Partition& partition, const at::Tensor& initial, bool frozen)
+BlockMixingImpl::BlockMixingImpl(const Partition& partition, const at::Tensor& initial, bool frozen,
+                                 std::int64_t input_heads)
     : home_(partition) {
   const std::int64_t count = partition.blocks();
   if (initial.sizes() != at::IntArrayRef({count, count}))
     throw Error("mixing has shape " + c10::str(initial.sizes()) + ", but the partition is " + partition.describe());
   auto conv = register_module("conv", std::make_shared<torch::nn::Module>("conv"));
   weight = conv->register_parameter("weight", initial.view({count, count, 1, 1}).clone(), /*requires_grad=*/!frozen);
+  if (input_heads == 0) return;
+  tau = register_parameter("tau", at::zeros({input_heads}));
+  const at::NoGradGuard no_gradient;
+  weight.clamp_min_(kLeastInputMixing);
 }
 
 const at::Tensor& BlockMixingImpl::positions_of(const Partition& here, at::Device device) {
@@ -37,10 +43,15 @@ BlockMixingImpl::Blocks BlockMixingImpl::on(Grid grid, at::Device device) {
   return {here, resized_mixing(own, positions_of(here, own.device()))};
 }
 
-void project_mixing_(const std::vector<at::Tensor>& matrices) {
+BlockMixingImpl::Blocks BlockMixingImpl::on(Grid grid, const at::Tensor& q, const at::Tensor& k) {
+  const auto [partition, matrix] = on(grid, q.device());
+  return {partition, tau.defined() ? input_mixing(matrix, tau, q, k, partition) : matrix};
+}
+
+void project_mixing_(const std::vector<at::Tensor>& matrices, double low) {
   if (matrices.empty()) return;
   const at::NoGradGuard no_gradient;
-  at::_foreach_clamp_min_(matrices, 0.0);
+  at::_foreach_clamp_min_(matrices, low);
   at::_foreach_clamp_max_(matrices, 1.0);
 }
 

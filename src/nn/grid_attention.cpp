@@ -22,7 +22,8 @@ GridAttention::GridAttention(const GridAttentionOptions& options) : options(opti
   }
   if (options.lepe_side > 0) lepe_ = register_module("lepe", depthwise(dim, options.lepe_side));
   if (options.kind == AttentionKind::mhla)
-    mixing_ = register_module("piece_attn", BlockMixing(options.partition, options.mixing, options.mixing_frozen));
+    mixing_ = register_module("piece_attn", BlockMixing(options.partition, options.mixing, options.mixing_frozen,
+                                                        options.mixing_by_input ? options.heads : 0));
   if (options.kind == AttentionKind::linear) mixing_ = register_module("piece_attn", BlockMixing());
   if (options.gate) gate_ = register_module("to_gate", torch::nn::Linear(dim, dim));
   out_ = torch::nn::Linear(dim, dim);
@@ -48,7 +49,7 @@ Branch GridAttention::forward(const at::Tensor& x, Grid grid) {
   if (options.kind == AttentionKind::softmax) {
     o = at::scaled_dot_product_attention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)).transpose(1, 2);
   } else {
-    const auto [partition, mixing] = mixing_->on(grid, x.device());
+    const auto [partition, mixing] = mixing_->on(grid, q, k);
     const bool linear = options.kind == AttentionKind::linear;
     o = attention(q, k, v, mixing,
                   {.partition = partition,
@@ -65,7 +66,7 @@ Branch GridAttention::forward(const at::Tensor& x, Grid grid) {
 at::Tensor GridAttention::weights(const at::Tensor& x, Grid grid) {
   const auto [q, k, v, v_again] = projected(input_of(x));
   if (options.kind == AttentionKind::softmax) return softmax_weights(q, k);
-  const auto [partition, mixing] = mixing_->on(grid, x.device());
+  const auto [partition, mixing] = mixing_->on(grid, q, k);
   return feature_weights(q, k, mixing, partition);
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "mhla/layers.hpp"
 #include "mhla/types.hpp"
 #include "nn/fused.hpp"
 
@@ -15,6 +16,27 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 constexpr std::int64_t kLogitsAtOnce = std::int64_t{1} << 25;
+
+using cuda::layers::CrossEntropy;
+
+CrossEntropy problem_of(const at::Tensor& logits, std::int64_t ignored) {
+  return {
+      .rows = logits.size(0), .words = logits.size(1), .ignored = ignored, .dtype = fused_dtype(logits.scalar_type())};
+}
+
+// The sum of the losses of some tokens, by one kernel; logits become `share` times their gradient, where it is wanted.
+at::Tensor fused_loss_of(const at::Tensor& logits, const at::Tensor& labels, std::int64_t ignored,
+                         const at::Tensor& share, bool gradient_wanted) {
+  dispatch::TorchExecution execution(logits);
+  const at::Tensor loss = at::empty({logits.size(0)}, share.options());
+  cuda::layers::run(problem_of(logits, ignored),
+                    {.logits = logits.mutable_data_ptr(),
+                     .labels = labels.const_data_ptr<std::int64_t>(),
+                     .share = gradient_wanted ? share.const_data_ptr<float>() : nullptr,
+                     .loss = loss.mutable_data_ptr<float>()},
+                    execution.run(0).stream);
+  return loss.sum();
+}
 
 struct LossPieces {
   at::Tensor loss, d_hidden, d_weight;
@@ -37,17 +59,26 @@ LossPieces loss_in_pieces(const at::Tensor& hidden, const at::Tensor& weight, co
   for (std::int64_t begin = 0; begin < tokens; begin += chunk) {
     const std::int64_t count = std::min(chunk, tokens - begin);
     const at::Tensor x = hidden.narrow(0, begin, count), counts = counted.narrow(0, begin, count).unsqueeze(1);
+    const at::Tensor products = at::mm(x, weight.t());
+    const auto add_gradients = [&](const at::Tensor& d_logits) {
+      if (d_hidden_wanted) all.d_hidden.narrow(0, begin, count).copy_(at::mm(d_logits, weight));
+      if (d_weight_wanted) all.d_weight += at::mm(d_logits.t(), x);
+    };
+    if (fused_input(products) && problem_of(products, options.ignored).supported()) {
+      all.loss += share * fused_loss_of(products, labels.narrow(0, begin, count).contiguous(), options.ignored, share,
+                                        d_hidden_wanted || d_weight_wanted);
+      add_gradients(products);
+      continue;
+    }
     const at::Tensor label = labels.narrow(0, begin, count).unsqueeze(1).masked_fill(counts.logical_not(), 0);
-    at::Tensor logits = at::mm(x, weight.t()).to(sums.dtype());
+    at::Tensor logits = products.to(sums.dtype());
     const at::Tensor log_sum = logits.logsumexp(1, true);
     all.loss += (log_sum - logits.gather(1, label)).masked_fill(counts.logical_not(), 0.0).sum() * share;
     if (!d_hidden_wanted && !d_weight_wanted) continue;
     logits.sub_(log_sum).exp_();  // softmax
     logits.scatter_add_(1, label, at::full_like(log_sum, -1.0));
     logits.mul_(counts * share);
-    const at::Tensor d_logits = logits.to(hidden.scalar_type());
-    if (d_hidden_wanted) all.d_hidden.narrow(0, begin, count).copy_(at::mm(d_logits, weight));
-    if (d_weight_wanted) all.d_weight += at::mm(d_logits.t(), x);
+    add_gradients(logits.to(hidden.scalar_type()));
   }
   return all;
 }

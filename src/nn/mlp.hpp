@@ -13,6 +13,9 @@ inline const char* form_of(Gelu gelu) { return gelu == Gelu::tanh ? "tanh" : "no
 // gelu(x + bias), in one pass over memory where there is a kernel for it. x: [.., C]; bias: [C].
 at::Tensor bias_gelu(const at::Tensor& x, const at::Tensor& bias, Gelu gelu = Gelu::exact);
 
+// silu(a) b, likewise. a, b: of the same shape.
+at::Tensor silu_product(const at::Tensor& a, const at::Tensor& b);
+
 class MlpImpl : public torch::nn::Module {
  public:
   MlpImpl(std::int64_t dim, std::int64_t hidden, Gelu gelu = Gelu::exact)
@@ -39,7 +42,7 @@ class SwiGluImpl : public torch::nn::Module {
 
   at::Tensor forward(const at::Tensor& x) {
     const auto parts = gate_proj->forward(x).chunk(2, -1);
-    return down_proj->forward(at::silu(parts[0]) * parts[1]);
+    return down_proj->forward(silu_product(parts[0], parts[1]));
   }
 
   torch::nn::Linear gate_proj, down_proj;
@@ -54,9 +57,7 @@ class GatedMlpImpl : public torch::nn::Module {
         up_proj(register_module("up_proj", torch::nn::Linear(torch::nn::LinearOptions(dim, hidden).bias(false)))),
         down_proj(register_module("down_proj", torch::nn::Linear(torch::nn::LinearOptions(hidden, dim).bias(false)))) {}
 
-  at::Tensor forward(const at::Tensor& x) {
-    return down_proj->forward(at::silu(gate_proj->forward(x)) * up_proj->forward(x));
-  }
+  at::Tensor forward(const at::Tensor& x);
 
   torch::nn::Linear gate_proj, up_proj, down_proj;
 };

@@ -16,10 +16,11 @@ class Residual {
   explicit Residual(at::Tensor x) : x_(std::move(x)) {}
 
   // factors: of the samples, [B]; undefined: 1.
-  void add(const Branch& branch, const at::Tensor& factors);
+  void add(const Branch& branch, const at::Tensor& factors = {});
 
   // The norm of the stream, in the type that matrix products want.
-  at::Tensor normed(Norm& norm);
+  at::Tensor normed(NormImpl& norm);
+  at::Tensor normed(Norm& norm) { return normed(*norm); }
 
   at::Tensor value();
 

@@ -3,30 +3,20 @@
 
 #include <tuple>
 
-#include "diffusion/schedule.hpp"
-#include "mhla/types.hpp"
+#include "diffusion/process.hpp"
 #include "models/generator_file.hpp"
+#include "python/value_errors.hpp"
 #include "tasks/generate/picture_set.hpp"
 #include "tasks/generate/sampling.hpp"
 
 namespace mhla {
 namespace {
 
-// Errors that name an argument are Python's ValueError.
-template <typename Call>
-auto with_value_errors(const Call& call) {
-  try {
-    return call();
-  } catch (const Error& error) {
-    TORCH_CHECK_VALUE(false, error.what());
-  }
-}
-
 class PythonGenerator : public torch::CustomClassHolder {
  public:
   PythonGenerator(const std::string& path, const std::string& device)
       : loaded_(with_value_errors([&] { return models::load_generator(path, at::Device(device)); })),
-        schedule_(diffusion::parse_schedule(loaded_.facts.schedule, loaded_.facts.steps)) {}
+        process_(diffusion::make_process(loaded_.facts.schedule, loaded_.facts.steps)) {}
 
   std::string config() const { return loaded_.model->config().dump(); }
   std::vector<std::string> classes() const { return loaded_.facts.classes; }
@@ -47,19 +37,19 @@ class PythonGenerator : public torch::CustomClassHolder {
           .classes = tasks::parse_classes(classes, loaded_, "classes"), .count = count, .first = first};
       tasks::SampleRequest request;
       request.size = size;
-      request.sampler = tasks::parse_sampler(sampler);
+      request.sampler = sampler.empty() ? tasks::usual_sampler(*process_) : tasks::parse_sampler(sampler);
       request.steps = steps;
       request.guidance = {.scale = cfg_scale, .from = std::get<0>(cfg_interval), .to = std::get<1>(cfg_interval)};
       request.seed = static_cast<std::uint64_t>(seed);
       request.batch = batch;
       set.ask_for(request, 0, set.size(), loaded_.model->options.classes);
-      return tasks::sample(*loaded_.model, schedule_, request);
+      return tasks::sample(*loaded_.model, *process_, request);
     });
   }
 
  private:
   models::LoadedGenerator loaded_;
-  diffusion::Schedule schedule_;
+  std::shared_ptr<const diffusion::Process> process_;
 };
 
 TORCH_LIBRARY_FRAGMENT(mhla, library) {

@@ -7,7 +7,7 @@
 
 namespace mhla::tasks {
 
-// `given`, or the one .safetensors file for `task` ("classify", "generate") of the folder `pretrained` beside the
+// `given`, or the one .safetensors file for `task` ("classify", "generate", "language") of the folder `pretrained` beside the
 // program, above it, or in the working folder. Throws a UsageError where there is none, or more than one.
 std::filesystem::path pretrained_path(const std::string& given, std::string_view task);
 

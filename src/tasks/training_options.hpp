@@ -10,9 +10,9 @@ namespace mhla::tasks {
 struct TrainingOptions {
   std::string data, out = "out/train", init;
 
-  std::optional<double> lr, weight_decay, clip, ema;
+  std::optional<double> lr, min_lr, weight_decay, clip, ema;
   std::optional<std::int64_t> batch, warmup;
-  double min_lr = 0.0, mixing_lr = 1.0;  // the latter relative to lr
+  double mixing_lr = 1.0;  // relative to lr
   std::string schedule = "cosine";
   std::int64_t accumulate = 1;
 

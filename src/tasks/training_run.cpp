@@ -17,11 +17,11 @@ train::TrainerOptions trainer_options(const TrainingOptions& options, const Opti
                                       const TrainingDevice& place, std::ostream& text) {
   if (optimisation.warmup > optimisation.steps)
     throw UsageError(fmt::format("--warmup is {}, but the run has {} steps", optimisation.warmup, optimisation.steps));
-  if (options.min_lr > optimisation.lr)
-    throw UsageError(fmt::format("--min-lr is {}, above --lr {}", options.min_lr, optimisation.lr));
+  if (optimisation.min_lr > optimisation.lr)
+    throw UsageError(fmt::format("--min-lr is {}, above --lr {}", optimisation.min_lr, optimisation.lr));
   train::TrainerOptions result;
   result.out = options.out;
-  result.schedule = {options.schedule,         optimisation.lr,     options.min_lr,
+  result.schedule = {options.schedule,         optimisation.lr,     optimisation.min_lr,
                      optimisation.warmup_from, optimisation.warmup, optimisation.steps};
   result.adamw.weight_decay = optimisation.weight_decay;
   result.adamw.clip = optimisation.clip;
@@ -44,7 +44,7 @@ io::Json common_settings(const TrainingOptions& options, const Optimisation& opt
   io::Json settings = {{"batch", optimisation.batch},
                        {"accumulate", options.accumulate},
                        {"lr", optimisation.lr},
-                       {"min_lr", options.min_lr},
+                       {"min_lr", optimisation.min_lr},
                        {"schedule", options.schedule},
                        {"warmup", optimisation.warmup},
                        {"weight_decay", optimisation.weight_decay},
@@ -57,7 +57,11 @@ io::Json common_settings(const TrainingOptions& options, const Optimisation& opt
 }
 
 void begin_with(const std::string& file, models::Model& model, std::ostream* text) {
-  const models::LoadReport report = models::load_weights(model, file, models::LoadMode::adapt);
+  say_what_fits(file, model, models::load_weights(model, file, models::LoadMode::adapt), text);
+}
+
+void say_what_fits(const std::string& file, const models::Model& model, const models::LoadReport& report,
+                   std::ostream* text) {
   if (report.loaded == 0)
     throw UsageError(fmt::format("--init is {}, of which no tensor fits the model\n{}", file, report.text()));
   if (text == nullptr) return;

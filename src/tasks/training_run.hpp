@@ -9,6 +9,7 @@
 
 #include "io/json.hpp"
 #include "models/base/model.hpp"
+#include "models/base/weights.hpp"
 #include "tasks/training_options.hpp"
 #include "tasks/usage_error.hpp"
 #include "train/communicator.hpp"
@@ -25,7 +26,7 @@ struct TrainingDevice {
 // What the options leave open, once the recipe has decided.
 struct Optimisation {
   std::int64_t steps = 1, warmup = 0, batch = 1;
-  double lr = 1e-3, warmup_from = 0.0, weight_decay = 0.0, clip = 0.0, ema = 0.0;
+  double lr = 1e-3, min_lr = 0.0, warmup_from = 0.0, weight_decay = 0.0, clip = 0.0, ema = 0.0;
 };
 
 // Throws a UsageError where options contradict each other.
@@ -37,6 +38,10 @@ io::Json common_settings(const TrainingOptions& options, const Optimisation& opt
 
 // What fits of the file of --init; a file of which nothing does is taken for a mistake.
 void begin_with(const std::string& file, models::Model& model, std::ostream* text);
+
+// The check of it, and its lines.
+void say_what_fits(const std::string& file, const models::Model& model, const models::LoadReport& report,
+                   std::ostream* text);
 
 // make(), a model with the initial values of --seed, or with those of --init where they fit. Options no model can have
 // are a UsageError.

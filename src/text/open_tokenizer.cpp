@@ -25,7 +25,8 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kPairs{
 
 std::vector<std::byte> unpacked(const fs::path& path) {
   std::vector<std::byte> bytes = io::read_file(path, kMostInFile);
-  return io::is_gzip(bytes) ? io::gunzip(bytes, path.string(), kMostInFile) : bytes;
+  return io::is_gzip(bytes) ? io::gunzip(bytes, path.string(), std::min(kMostInFile, io::most_unpacked(bytes.size())))
+                            : bytes;
 }
 
 std::string_view text_of(std::span<const std::byte> bytes) {
@@ -56,13 +57,21 @@ std::optional<fs::path> existing(const fs::path& path) {
   return std::nullopt;
 }
 
-fs::path file_of_folder(const fs::path& folder) {
+std::optional<fs::path> found_in(const fs::path& folder) {
   for (const char* name : {"tokenizer.json", "tokenizer.model", "encoder.json", "vocab.json"})
-    if (const auto found = existing(folder / name)) return *found;
+    if (const auto found = existing(folder / name)) return found;
+  return std::nullopt;
+}
+
+// The file that says what kind of tokenizer it is.
+fs::path main_file(const fs::path& path) {
+  std::error_code failure;
+  if (!fs::is_directory(path, failure)) return path;
+  if (const auto found = found_in(path)) return *found;
   throw Error(
       fmt::format("{}: the folder has no tokenizer.json, tokenizer.model, encoder.json with vocab.bpe or vocab.json "
                   "with merges.txt",
-                  folder.string()));
+                  path.string()));
 }
 
 // Beside the vocabulary, under the name that belongs to its own: "gpt2_encoder.json" has "gpt2_vocab.bpe".
@@ -83,8 +92,7 @@ fs::path merges_of(const fs::path& vocabulary) {
 }  // namespace
 
 std::shared_ptr<const Tokenizer> open_tokenizer(const fs::path& path) {
-  std::error_code failure;
-  const fs::path file = fs::is_directory(path, failure) ? file_of_folder(path) : path;
+  const fs::path file = main_file(path);
   const std::string name = file.string();
   const std::vector<std::byte> bytes = unpacked(file);
   if (!looks_like_json(text_of(bytes))) return read_other(bytes, name);
@@ -93,6 +101,18 @@ std::shared_ptr<const Tokenizer> open_tokenizer(const fs::path& path) {
   const fs::path other = merges_of(file);
   const std::vector<std::byte> merges = unpacked(other);
   return std::make_shared<ByteBpe>(read_gpt2_files(json, name, text_of(merges), other.string()), name);
+}
+
+bool has_tokenizer(const fs::path& folder) { return found_in(folder).has_value(); }
+
+void copy_tokenizer(const fs::path& path, const fs::path& folder) {
+  const fs::path file = main_file(path);
+  const std::vector<std::byte> bytes = unpacked(file);
+  if (!looks_like_json(text_of(bytes))) return io::write_file(folder / "tokenizer.model", bytes);
+  if (is_tokenizer_json(io::parse_json(text_of(bytes), file.string())))
+    return io::write_file(folder / "tokenizer.json", bytes);
+  io::write_file(folder / "vocab.json", bytes);
+  io::write_file(folder / "merges.txt", unpacked(merges_of(file)));
 }
 
 std::shared_ptr<const Tokenizer> read_tokenizer(std::span<const std::byte> bytes, const std::string& source) {

@@ -68,6 +68,12 @@ class Tokenizer {
 //   *.model                           SentencePiece
 std::shared_ptr<const Tokenizer> open_tokenizer(const std::filesystem::path& path);
 
+// Whether the folder has a file that open_tokenizer would take.
+bool has_tokenizer(const std::filesystem::path& folder);
+
+// Its files, uncompressed and under the first of these names, into a folder that then opens as the same tokenizer.
+void copy_tokenizer(const std::filesystem::path& path, const std::filesystem::path& folder);
+
 // One that is a single file, from its bytes; `source` names it in errors.
 std::shared_ptr<const Tokenizer> read_tokenizer(std::span<const std::byte> bytes, const std::string& source);
 

@@ -16,8 +16,8 @@
 
 namespace mhla::dispatch {
 
-// One call of the operator; fields in the order of the schema. q, k, v: [B, N, H, D]; mixing: [M, M] or [H, M, M];
-// sizes may be symbolic under tracing. Lists and names are views of what the caller holds.
+// One call of the operator; fields in the order of the schema. q, k, v: [B, N, H, D]; mixing: [M, M], [H, M, M]
+// or [B, H, M, M]; sizes may be symbolic under tracing. Lists and names are views of what the caller holds.
 struct AttentionCall {
   at::Tensor q, k, v, mixing;
   c10::SymIntArrayRef sizes{};

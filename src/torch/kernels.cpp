@@ -38,7 +38,8 @@ Problem make_problem(const AttentionCall& call) {
               Partition::by_extent(std::span(sizes.data(), axes), std::span(call.extents.data(), call.extents.size())),
           .options = options,
           .mixing_blocks = call.mixing.size(-1),
-          .mixing_per_head = call.mixing.dim() == 3,
+          .mixing_per_head = call.mixing.dim() > 2,
+          .mixing_per_row = call.mixing.dim() == 4,
           .separate_denominator = call.q_den.has_value(),
           .cu_seqlens = call.cu_seqlens ? offsets_of(*call.cu_seqlens) : std::vector<std::int64_t>{},
           .initial_tokens = call.initial_tokens.guard_int(__FILE__, __LINE__)};
@@ -136,6 +137,8 @@ bool is_planned(const AttentionCall& call, const Plan& plan, const TorchExecutio
   const Problem& p = plan.problem();
   const at::ScalarType accumulated = scalar_type(accumulation_type(p.dtype));
   const std::int64_t M = p.mixing_blocks, blocks = p.initial_blocks();
+  std::vector<std::int64_t> mixing_sizes{p.batch, p.heads, M, M};
+  mixing_sizes.erase(mixing_sizes.begin(), mixing_sizes.end() - (p.mixing_per_row ? 4 : p.mixing_per_head ? 3 : 2));
   const auto is_twin = [&](const OptionalTensor& twin, std::int64_t heads) {
     return twin.has_value() == p.separate_denominator && (!twin || are_tokens(*twin, call.q, p, heads, p.key_dim));
   };
@@ -143,9 +146,7 @@ bool is_planned(const AttentionCall& call, const Plan& plan, const TorchExecutio
          (p.device == Device::cpu || p.dtype != DType::f32 || p.options.float32_products == float32_products()) &&
          are_tokens(call.q, call.q, p, p.heads, p.key_dim) && are_tokens(call.k, call.q, p, p.kv_heads, p.key_dim) &&
          are_tokens(call.v, call.q, p, p.kv_heads, p.value_dim) && is_twin(call.q_den, p.heads) &&
-         is_twin(call.k_den, p.kv_heads) &&
-         (p.mixing_per_head ? has_sizes(call.mixing, call.q, call.mixing.scalar_type(), {p.heads, M, M})
-                            : has_sizes(call.mixing, call.q, call.mixing.scalar_type(), {M, M})) &&
+         is_twin(call.k_den, p.kv_heads) && has_sizes(call.mixing, call.q, call.mixing.scalar_type(), mixing_sizes) &&
          at::isFloatingType(call.mixing.scalar_type()) &&
          (!call.initial_S || has_sizes(*call.initial_S, call.q, accumulated,
                                        {p.sequences(), p.kv_heads, blocks, p.key_dim, p.value_dim})) &&

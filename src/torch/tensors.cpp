@@ -39,15 +39,16 @@ void check_same_kind(const at::Tensor& tensor, std::string_view argument, const 
 void check_mixing(const AttentionCall& call) {
   const at::Tensor& mixing = call.mixing;
   check_dense(mixing, "mixing");
-  if (mixing.dim() != 2 && mixing.dim() != 3) {
-    refuse("mixing has ", mixing.dim(), " axes; it must be [M, M] or [H, M, M]");
+  if (mixing.dim() < 2 || mixing.dim() > 4) {
+    refuse("mixing has ", mixing.dim(), " axes; it must be [M, M], [H, M, M] or [B, H, M, M]");
   }
   check_floating(mixing, "mixing");
   check_device(mixing, "mixing", call.q.device(), "that of q, ");
   if (mixing.sym_size(-1) != mixing.sym_size(-2)) {
     refuse("mixing is ", mixing.sym_size(-2), " x ", mixing.sym_size(-1), "; it must be a square matrix");
   }
-  if (mixing.dim() == 3) check_size(mixing, "mixing", 0, "heads", call.q.sym_size(2), "heads of q");
+  if (mixing.dim() == 4) check_size(mixing, "mixing", 0, "batch", call.q.sym_size(0), "batch of q");
+  if (mixing.dim() > 2) check_size(mixing, "mixing", mixing.dim() - 3, "heads", call.q.sym_size(2), "heads of q");
 }
 
 c10::SymInt state_rows(const AttentionCall& call) {

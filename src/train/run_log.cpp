@@ -6,9 +6,11 @@
 
 #include <cmath>
 #include <fstream>
+#include <sstream>
 
 #include "io/csv.hpp"
 #include "io/file.hpp"
+#include "io/printable.hpp"
 #include "mhla/types.hpp"
 #include "report/duration.hpp"
 #include "train/run_report.hpp"
@@ -27,6 +29,14 @@ std::vector<std::pair<std::string, double>> scalars_of(const io::Json& row) {
       scalars.emplace_back(has_group ? item.key() : "train/" + item.key(), item.value().get<double>());
     }
   return scalars;
+}
+
+// White space of any length as one space.
+std::string in_one_line(const std::string& text) {
+  std::istringstream words(text);
+  std::string line;
+  for (std::string word; words >> word;) line += (line.empty() ? "" : " ") + word;
+  return io::printable(line);
 }
 
 // What the pages and tables of a run take for granted.
@@ -121,7 +131,9 @@ void RunLog::evaluation(std::int64_t step, double epoch, double seconds, const E
     row["picture"] = fmt::format("samples/step_{:07}.png", step);
     io::write_file(folder_ / row["picture"].get<std::string>(), evaluation.picture);
   }
+  if (!evaluation.text.empty()) row["text"] = evaluation.text;
   say(line + (!evaluation.score ? "  not validated, newest weights kept" : best ? "  (best)" : ""));
+  if (!evaluation.text.empty()) say("    " + in_one_line(evaluation.text));
   append(row);
   write_summary();
   io::write_file(folder_ / "report.html", run_page(rows_, about_, folder_));

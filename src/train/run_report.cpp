@@ -88,6 +88,18 @@ void add_pictures(Report& report, const std::vector<io::Json>& rows, const std::
   report.pictures(shown, "", "Drawn from the same noise at every evaluation, by the averaged weights where there are.");
 }
 
+// What the newest evaluations wrote, the last one first.
+void add_texts(Report& report, const std::vector<io::Json>& rows) {
+  constexpr std::size_t kShown = 4;
+  std::vector<std::vector<std::string>> shown;
+  for (auto row = rows.rbegin(); row != rows.rend() && shown.size() < kShown; ++row)
+    if (row->contains("text") && (*row)["text"].is_string())
+      shown.push_back({row->at("step").dump(), (*row)["text"].get<std::string>()});
+  if (shown.empty()) return;
+  report.section("Samples");
+  report.table({"step", "text"}, shown);
+}
+
 }  // namespace
 
 std::string run_page(const std::vector<io::Json>& rows, const Facts& about, const std::filesystem::path& folder) {
@@ -101,6 +113,7 @@ std::string run_page(const std::vector<io::Json>& rows, const Facts& about, cons
                              fmt::format("{} at epoch {:.4g}", item.key(), row->at("epoch").get<double>()));
   report.key_figures(figures);
   add_pictures(report, rows, folder);
+  add_texts(report, rows);
   auto groups = evaluation_keys(rows);
   add_loss(report, rows, groups["loss"]);
   groups.erase("loss");

@@ -17,6 +17,7 @@ struct Evaluation {
   std::optional<double> score;                          // the higher, the better; none: the newest is the best
   std::vector<std::pair<std::string, double>> numbers;  // "val/top1", ...
   std::vector<std::byte> picture{};                     // a PNG to look at, of the first rank; empty: none
+  std::string text{};                                   // to read, of the first rank; empty: none
 };
 
 class Task {

@@ -120,6 +120,17 @@ TEST(CInterface, RefusesUnknownDevicesAndPrecisionsByName) {
   EXPECT_EQ(plan, nullptr);
 }
 
+TEST(CInterface, AMatrixPerBatchRowIsOnePerHead) {
+  const Fixture f;
+  mhla_plan* plan = nullptr;
+  mhla_problem problem = f.c_problem();
+  problem.mixing_per_row = true;
+  EXPECT_EQ(mhla_plan_create(&problem, 0, &plan), MHLA_BAD_ARGUMENT);
+  EXPECT_TRUE(std::string(mhla_last_error()).starts_with("mixing_per_row is true while mixing_per_head is false"));
+  problem.mixing_per_head = true;
+  EXPECT_NE(make_plan(problem), nullptr);
+}
+
 TEST(CInterface, PartitionsAndMixingAreThoseOfCpp) {
   const std::int64_t sizes[] = {7, 10}, blocks[] = {3, 4}, extents[] = {3, 3};
   mhla_partition by_count, by_extent;

@@ -160,7 +160,7 @@ struct OperatorCase {
       tokens(q_den, p.heads, p.key_dim);
       tokens(k_den, p.kv_heads, p.key_dim);
     }
-    mixing = StateTensor(p.dtype, (p.mixing_per_head ? p.heads : 1) * p.mixing_blocks * p.mixing_blocks);
+    mixing = StateTensor(p.dtype, p.mixing_matrices() * p.mixing_blocks * p.mixing_blocks);
     mixing.fill([&] { return positive(random); });
     const std::int64_t rows = p.sequences() * p.kv_heads;
     if (p.initial_tokens > 0) {
@@ -325,13 +325,26 @@ inline double relative_rms(const std::vector<double>& a, const std::vector<doubl
   return error == 0 ? 0 : std::sqrt(error / std::max({size, scale * scale, 1e-300}));
 }
 
+// A normalised output does not change when a row of the mixing matrix, a query, or all keys are scaled: their gradients
+// are differences of terms of this size and may vanish altogether (M = 1, N = 1), so errors are measured against them.
+inline double cancelling_terms(const OperatorCase& c, const TokenTensor& o) {
+  if (!c.normalized()) return 0;
+  double sum = 0;
+  for (std::int64_t row = 0; row < o.elements(); row += o.dim) {
+    double dot = 0;
+    for (std::int64_t e = row; e < row + o.dim; ++e) dot += o.get(e) * c.d_o.get(e);
+    sum += dot * dot;
+  }
+  return std::sqrt(sum);
+}
+
 inline std::string describe(const Problem& p) {
   std::string text = std::string(name(p.device)) + " " + std::string(name(p.dtype)) + " " + p.partition.describe() +
                      " B" + std::to_string(p.batch) + " H" + std::to_string(p.heads) + "/" +
                      std::to_string(p.kv_heads) + " D" + std::to_string(p.key_dim) + "/" + std::to_string(p.value_dim) +
                      " " + std::string(name(p.options.feature_map)) + " " + std::string(name(p.options.normalizer)) +
                      " " + std::string(name(p.options.masking)) + " " + std::string(name(p.options.algorithm));
-  if (p.mixing_per_head) text += " per-head";
+  if (p.mixing_per_head) text += p.mixing_per_row ? " per-row" : " per-head";
   if (p.separate_denominator) text += " q_den";
   if (p.initial_tokens > 0) text += " initial " + std::to_string(p.initial_tokens);
   if (!p.cu_seqlens.empty()) text += " packed";

@@ -28,19 +28,6 @@ Problem base_problem(const Partition& partition) {
   return p;
 }
 
-// A normalised output does not change when a row of the mixing matrix, a query, or all keys are scaled: their gradients
-// are differences of terms of this size and may vanish altogether (M = 1, N = 1), so errors are measured against them.
-double cancelling_terms(const OperatorCase& c, const TokenTensor& o) {
-  if (!c.normalized()) return 0;
-  double sum = 0;
-  for (std::int64_t row = 0; row < o.elements(); row += o.dim) {
-    double dot = 0;
-    for (std::int64_t e = row; e < row + o.dim; ++e) dot += o.get(e) * c.d_o.get(e);
-    sum += dot * dot;
-  }
-  return std::sqrt(sum);
-}
-
 // With one block, d_mixing is the sum of o_e d_o_e / m. On a GPU it comes from summaries in the element type: where the
 // terms of a token cancel, what remains is known to one rounding of them, and tokens err independently.
 double rounding_of_terms(const OperatorCase& c, const TokenTensor& o) {
@@ -97,7 +84,7 @@ TEST(Operator, EveryBidirectionalOptionCombinationMatchesTheReference) {
     for (const auto map :
          {FeatureMap::identity, FeatureMap::relu, FeatureMap::elu_plus_one, FeatureMap::exp, FeatureMap::squared_relu})
       for (const auto normalizer : {Normalizer::none, Normalizer::paper, Normalizer::authors})
-        for (const bool per_head : {false, true})
+        for (const auto& [per_head, per_row] : {std::pair(false, false), std::pair(true, false), std::pair(true, true)})
           for (const bool separate : {false, true})
             for (const auto algorithm : {Algorithm::summary, Algorithm::dense}) {
               Problem p = base_problem(partition);
@@ -105,6 +92,7 @@ TEST(Operator, EveryBidirectionalOptionCombinationMatchesTheReference) {
               p.options.normalizer = normalizer;
               p.options.algorithm = algorithm;
               p.mixing_per_head = per_head;
+              p.mixing_per_row = per_row;
               p.separate_denominator = separate;
               if (separate && normalizer == Normalizer::none) continue;
               if (algorithm == Algorithm::dense && (separate || normalizer == Normalizer::authors)) continue;
@@ -172,7 +160,8 @@ TEST(Operator, EveryCausalOptionCombinationMatchesTheReference) {
                 p.separate_denominator = separate;
                 p.heads = 4;
                 p.kv_heads = kv_heads;
-                p.mixing_per_head = tokens == 6;
+                p.mixing_per_head = tokens == 6 || (tokens == 23 && kv_heads == 1);
+                p.mixing_per_row = tokens == 23 && kv_heads == 1;
                 p.initial_tokens = initial;
                 p.mixing_blocks = 8;
                 if (separate && normalizer == Normalizer::none) continue;
@@ -190,6 +179,8 @@ TEST(Operator, DenseCausalFormMatchesTheReference) {
       p.options.algorithm = Algorithm::dense;
       p.mixing_blocks = 5;
       expect_matches_reference(OperatorCase(p, 77), 1e-10);
+      p.mixing_per_head = p.mixing_per_row = true;
+      expect_matches_reference(OperatorCase(p, 78), 1e-10);
     }
 }
 
@@ -218,6 +209,8 @@ TEST(Operator, PackedSequencesMatchTheReference) {
       if (masking == Masking::none && initial > 0) continue;
       p.initial_tokens = initial;
       expect_matches_reference(OperatorCase(p, 9, 0, masking != Masking::none), 1e-10);
+      p.mixing_per_head = p.mixing_per_row = true;  // of the one row that holds all sequences
+      expect_matches_reference(OperatorCase(p, 10, 0, masking != Masking::none), 1e-10);
     }
 }
 
@@ -250,6 +243,8 @@ TEST(Operator, RandomShapesMatchTheReferenceInEveryElementType) {
         p.options.normalizer = Normalizer::paper;
       if (p.options.feature_map == FeatureMap::exp) p.options.scale = 0.1;
       if (repetition % 4 < 2) p.options.algorithm = Algorithm::summary;
+      p.mixing_per_head = repetition % 3 < 2;
+      p.mixing_per_row = repetition % 3 == 0;
       expect_matches_reference(OperatorCase(p, static_cast<unsigned>(random()), repetition % 2 == 0 ? 0 : 3,
                                             p.options.masking != Masking::none),
                                tolerance);
@@ -287,6 +282,7 @@ TEST(Operator, HeadsOfWholeTilesMatchTheReference) {
         p.options.normalizer = normalizer;
         if (normalizer == Normalizer::none) p.options.feature_eps = 0;
         if (normalizer == Normalizer::none && dtype == DType::bf16) p.options.feature_map = FeatureMap::identity;
+        p.mixing_per_head = p.mixing_per_row = (dtype == DType::bf16) == (normalizer == Normalizer::paper);
         expect_matches_reference(OperatorCase(p, seed++), tolerance);
       }
 }
@@ -308,7 +304,8 @@ TEST(Operator, CausalHeadsOfWholeTilesMatchTheReference) {
       p.options.feature_map = FeatureMap::identity;
       p.options.feature_eps = 0;
       p.options.scale = 0.125;
-      p.mixing_per_head = key_dim == value_dim;
+      p.mixing_per_head = key_dim >= value_dim;
+      p.mixing_per_row = key_dim > value_dim;
       expect_matches_reference(OperatorCase(p, seed++), tolerance);
     }
 }
@@ -403,6 +400,7 @@ TEST(Operator, GradientsOfTheReferenceAreThoseOfFiniteDifferences) {
           p.kv_heads = 1;
           p.key_dim = 3;
           p.value_dim = 2;
+          p.mixing_per_head = p.mixing_per_row = separate;
           p.options.masking = masking;
           p.options.normalizer = normalizer;
           p.options.feature_map = map;

@@ -24,7 +24,7 @@ namespace {
 constexpr std::int64_t kHuge = std::numeric_limits<std::int64_t>::max();
 constexpr std::int64_t power(int bits) { return std::int64_t{1} << bits; }
 
-Problem problem() {
+Problem small_problem() {
   Problem p;
   p.heads = p.kv_heads = 2;
   p.key_dim = p.value_dim = 8;
@@ -69,25 +69,25 @@ TEST(Sizes, PlanRefusesWhatIsLargerThanItsLimitsByName) {
   };
   for (const auto& [named, spoil] : table)
     for (const Device device : {Device::cpu, Device::cuda}) {
-      Problem p = problem();
+      Problem p = small_problem();
       p.device = device;
       spoil(p);
       if (device == Device::cuda && p.key_dim > 256) continue;
       expect_error([&] { (void)plan(p); }, {named});
     }
-  expect_error([] { (void)plan(problem(), std::numeric_limits<int>::max()); }, {"threads is 2147483647", "4096"});
+  expect_error([] { (void)plan(small_problem(), std::numeric_limits<int>::max()); }, {"threads is 2147483647", "4096"});
 }
 
 TEST(Sizes, InitialTokensNearTheLargestIntegerAreRefused) {
   for (const std::int64_t tokens : {kHuge, kHuge - 31, power(62), power(48) + 8}) {
-    Problem p = problem();
+    Problem p = small_problem();
     p.options.masking = Masking::token_causal;
     p.initial_tokens = tokens;
     expect_error([&] { (void)plan(p); }, {"initial_tokens is " + std::to_string(tokens), "at most 2^48"});
     expect_error([&] { (void)p.initial_blocks(); }, {"initial_tokens"});
     expect_error([&] { (void)p.final_blocks(); }, {"initial_tokens"});
   }
-  Problem p = problem();
+  Problem p = small_problem();
   p.options.masking = Masking::token_causal;
   p.initial_tokens = power(48);
   expect_error([&] { (void)plan(p); }, {"mixing is for 4 blocks"});
@@ -95,7 +95,7 @@ TEST(Sizes, InitialTokensNearTheLargestIntegerAreRefused) {
 
 TEST(Sizes, OffsetsThatNoSequenceHasAreRefused) {
   for (const std::int64_t offset : {-kHuge - 1, std::int64_t{-1}, power(48) + 1, kHuge}) {
-    Problem p = problem();
+    Problem p = small_problem();
     p.cu_seqlens = {offset, 12};
     expect_error([&] { (void)p.final_blocks(); }, {"cu_seqlens is " + std::to_string(offset)});
     p.cu_seqlens = {0, offset, 32};
@@ -104,18 +104,18 @@ TEST(Sizes, OffsetsThatNoSequenceHasAreRefused) {
 }
 
 TEST(Sizes, KernelsOnCudaCountIn32Bits) {
-  Problem p = problem();
+  Problem p = small_problem();
   p.device = Device::cuda;
   p.options.masking = Masking::token_causal;
   p.partition = Partition::line(32, power(31));
   p.initial_tokens = power(31);
   p.mixing_blocks = 2;
   expect_error([&] { (void)plan(p); }, {"partition is a line 32, blocks of 2147483648", "on CUDA", "2^30"});
-  p = problem();
+  p = small_problem();
   p.device = Device::cuda;
   p.batch = power(30);
   expect_error([&] { (void)plan(p); }, {"batch or sequences x heads x blocks is 1073741824 x 2 x 4"});
-  p = problem();
+  p = small_problem();
   p.device = Device::cuda;
   p.partition = Partition::by_extent({power(16), power(16)}, {power(15), power(14)}), p.mixing_blocks = 8;
   expect_error([&] { (void)plan(p); }, {"a grid", "on CUDA", "2^31 - 1"});
@@ -126,7 +126,7 @@ TEST(Sizes, ABlockMuchLargerThanItsTokensIsOneBlock) {
   for (const Normalizer normalizer : {Normalizer::none, Normalizer::paper, Normalizer::authors})
     for (const Masking masking : {Masking::none, Masking::token_causal}) {
       if (normalizer == Normalizer::authors && masking != Masking::none) continue;
-      Problem p = problem();
+      Problem p = small_problem();
       p.device = test_device();
       p.dtype = DType::f64;
       p.mixing_blocks = 1;
@@ -141,7 +141,7 @@ TEST(Sizes, ABlockMuchLargerThanItsTokensIsOneBlock) {
       EXPECT_EQ(large.forward().o.values(), expected.o.values()) << describe(p);
       EXPECT_EQ(large.backward(expected.o).k.values(), fitting.backward(expected.o).k.values()) << describe(p);
     }
-  Problem p = problem();
+  Problem p = small_problem();
   p.device = test_device();
   p.dtype = DType::f64;
   p.options.normalizer = Normalizer::authors;
@@ -153,7 +153,7 @@ TEST(Sizes, ABlockMuchLargerThanItsTokensIsOneBlock) {
 }
 
 TEST(Sizes, ALargeBatchWithoutTokensIsNoWork) {
-  Problem p = problem();
+  Problem p = small_problem();
   p.partition = Partition::line(0, 8);
   p.mixing_blocks = 0;
   p.batch = power(32);
@@ -288,7 +288,7 @@ TEST(Sizes, DecodingRefusesOutputsWhoseRowsOverlap) {
 }
 
 TEST(Sizes, OperatorRefusesOutputsWhoseElementsShareMemory) {
-  OperatorCase c(problem(), 1);
+  OperatorCase c(small_problem(), 1);
   const Plan plan = mhla::plan(c.problem, 1);
   const PoisonedWorkspace workspace(std::max(plan.forward_workspace(), plan.backward_workspace()));
   Outputs out = c.empty_outputs();

@@ -35,7 +35,7 @@ class Completion : public ::testing::Test {
 
 TEST_F(Completion, BashOffersCommandsOptionsAndValues) {
   EXPECT_EQ(offered("mhla be"), "bench");
-  EXPECT_EQ(offered("mhla bench \"\""), "op model --help");
+  EXPECT_EQ(offered("mhla bench \"\""), "op model decode --help");
   EXPECT_EQ(offered("mhla bench op --d"), "--device --dtype");
   EXPECT_EQ(offered("mhla bench op --device c"), "cpu cuda");
   EXPECT_EQ(offered("mhla bench op --device = c"), "cpu cuda");

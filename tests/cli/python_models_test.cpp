@@ -4,9 +4,11 @@
 
 #include "cli/captured.hpp"
 #include "io/file.hpp"
+#include "io/json.hpp"
 #include "models/generator_file.hpp"
 #include "models/small_generator.hpp"
 #include "support/program.hpp"
+#include "support/small_language_model.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace mhla::cli {
@@ -14,8 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-TEST(PythonModels, DrawThePicturesOfTheProgram) {
-  const mhla::testing::TemporaryFolder folder;
+// <folder>/site/mhla
+void make_package(const mhla::testing::TemporaryFolder& folder) {
   fs::create_directories(folder / "site/mhla");
   for (const auto& entry : fs::directory_iterator(MHLA_PYTHON_SOURCES))
     if (entry.path().extension() == ".py")
@@ -24,6 +26,20 @@ TEST(PythonModels, DrawThePicturesOfTheProgram) {
     const std::string name = library.filename().string();
     fs::create_symlink(library, folder / "site/mhla" / name.substr(0, name.find(".so") + 3));
   }
+}
+
+// <folder>/script.py with these arguments.
+void run_script(const mhla::testing::TemporaryFolder& folder, const std::vector<fs::path>& arguments) {
+  std::string command =
+      "PYTHONPATH='" + (folder / "site").string() + "' " + MHLA_PYTHON + " '" + (folder / "script.py").string() + "'";
+  for (const fs::path& argument : arguments) command += " '" + argument.string() + "'";
+  const auto run = mhla::testing::run_command(command + " 2>&1");
+  EXPECT_EQ(run.exit_code, 0) << run.out;
+}
+
+TEST(PythonModels, DrawThePicturesOfTheProgram) {
+  const mhla::testing::TemporaryFolder folder;
+  make_package(folder);
   const fs::path model = folder / "weights/model.safetensors";
   models::save_generator(*models::testing::small_generator(), model, {.classes = {"cat", "dog", "boar", "owl"}});
   const Captured drawn =
@@ -67,10 +83,95 @@ except ValueError as error:
 else:
     raise AssertionError("not refused")
 )");
-  const auto run = mhla::testing::run_command("PYTHONPATH='" + (folder / "site").string() + "' " + MHLA_PYTHON + " '" +
-                                              (folder / "script.py").string() + "' '" + model.parent_path().string() +
-                                              "' '" + (folder / "a.npz").string() + "' 2>&1");
-  EXPECT_EQ(run.exit_code, 0) << run.out;
+  run_script(folder, {model.parent_path(), folder / "a.npz"});
+}
+
+TEST(PythonModels, WriteTheTextsOfTheProgram) {
+  const mhla::testing::TemporaryFolder folder;
+  make_package(folder);
+  mhla::testing::save_small_language_model(folder / "lm");
+  const Captured written = run_captured({"generate",
+                                         "--model",
+                                         (folder / "lm").string(),
+                                         "-p",
+                                         "the theme",
+                                         "-p",
+                                         "x",
+                                         "--count",
+                                         "2",
+                                         "--tokens",
+                                         "12",
+                                         "--seed",
+                                         "9",
+                                         "--top-k",
+                                         "100",
+                                         "--temperature",
+                                         "0.9",
+                                         "--repetition-penalty",
+                                         "1.2",
+                                         "--device",
+                                         "cpu",
+                                         "--json",
+                                         (folder / "a.json").string()});
+  ASSERT_EQ(written.exit_code, 0) << written.err;
+  io::write_file(folder / "script.py", R"(
+import json
+import sys
+import torch
+from mhla.models import LM
+
+folder, answers = sys.argv[1:]
+model = LM.from_pretrained(folder)
+assert model.config["width"] == 32 and model.max_length is None
+assert LM.from_pretrained(folder + "/model.safetensors", beyond="error").max_length == 32
+how = dict(tokens=12, seed=9, top_k=100, temperature=0.9, repetition_penalty=1.2)
+expected = [each["text"] for each in json.load(open(answers))["answers"]]
+assert model.generate(["the theme", "x"], count=2, **how) == [expected[:2], expected[2:]]
+assert model.generate("x", **how) == expected[2]
+assert model.generate(["x"], stop=expected[2][3:5], **how) == [expected[2].split(expected[2][3:5])[0]]
+assert isinstance(model.generate(tokens=3), str)
+
+tokenizer = model.tokenizer
+assert tokenizer.encode("the theme") == [257, 258, 68, 76, 68] and len(tokenizer) == 260
+assert tokenizer.decode([257, 258, 68]) == "the the" and tokenizer.begin == tokenizer.end == 259
+
+ids = torch.tensor([[259, *tokenizer.encode("the theme")]])
+logits = model(ids)
+assert logits.shape == (1, 6, 260)
+scores = logits[0].double().log_softmax(1)
+
+
+def summed(first):
+    rows = range(first, 6)
+    total = sum(scores[row - 1, ids[0, row]].item() for row in rows)
+    return total, all(scores[row - 1].argmax() == ids[0, row] for row in rows)
+
+
+# " theme" goes on from "the", whichever of the two has the space; a text alone goes on from the token that begins it.
+pairs = [("the", " theme"), ("the ", "theme"), ("", "the theme")]
+for (total, greedy), first in zip(model.loglikelihood(pairs), (2, 2, 1), strict=True):
+    assert abs(total - summed(first)[0]) < 1e-5 and greedy == summed(first)[1]
+
+
+def refused(call, *arguments, **wrong):
+    try:
+        call(*arguments, **wrong)
+    except (TypeError, ValueError) as error:
+        return str(error)
+    raise AssertionError("not refused")
+
+
+assert "tokens is 0" in refused(model.generate, "x", tokens=0)
+assert "top_p is 0" in refused(model.generate, "x", top_p=0)
+assert "stop string is empty" in refused(model.generate, "x", stop="")
+assert "prompt holds 7" in refused(model.generate, ["x", 7])
+assert "ids go from 3 to 260" in refused(model, torch.tensor([[3, 260]]))
+assert "ids hold 260" in refused(tokenizer.decode, [260])
+assert "continuation is empty" in refused(model.loglikelihood, [("x", "")])
+assert "none" in refused(LM.from_pretrained, folder + "/none.safetensors")
+assert "beyond" in refused(LM.from_pretrained, folder, beyond="cow")
+)");
+  run_script(folder, {folder / "lm", folder / "a.json"});
 }
 
 }  // namespace

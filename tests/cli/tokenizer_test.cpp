@@ -105,6 +105,17 @@ TEST_F(TokenizerCommands, TokenizeWritesASplit) {
   run(command);
   EXPECT_EQ(data::TokenDataset(folder_ / "tokens/train").size(), dataset.size());
   refused(command, "--out is " + path("tokens") + ", which has a folder train already");
+  EXPECT_EQ(text::open_tokenizer(folder_ / "tokens")->fingerprint(), dataset.index().tokenizer);
+  io::write_file(folder_ / "other.model", mhla::testing::small_sentence_piece());
+  refused({"tokenize", "--tokenizer", path("other.model"), "--data", path("a.txt"), "--out", path("tokens"), "--split",
+           "test"},
+          "--out is " + path("tokens") + ", where splits are made with the tokenizer");
+}
+
+TEST_F(TokenizerCommands, InputWithoutEndIsRefused) {
+  const auto endless = run_mhla("tokenizer encode --tokenizer '" + path("tokenizer.json") + "' 2>&1 < /dev/zero");
+  EXPECT_EQ(endless.exit_code, 1);
+  EXPECT_NE(endless.out.find("standard input: more than 268435456 bytes"), std::string::npos) << endless.out;
 }
 
 TEST_F(TokenizerCommands, WrongArgumentsAreNamed) {

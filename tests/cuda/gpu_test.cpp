@@ -414,13 +414,14 @@ TEST(Gpu, SummariesOnTheChipMatchTheProcessor) {
   struct Form {
     Problem problem;
     Normalizer normalizer;
-    bool mixing_per_head = false;
+    bool mixing_per_head = false, mixing_per_row = false;
   };
   const auto line = [](std::int64_t tokens) { return Partition::line(tokens, 64); };
   const auto blocks_of_four_tiles = Partition::grid({16, 32}, {1, 2});
   const std::vector<Form> forms = {
       {many_heads(line(192), DType::f16, 24, 6, 64), Normalizer::paper, true},
       {many_heads(line(192), DType::bf16, 12, 6, 64), Normalizer::none},
+      {many_heads(line(192), DType::bf16, 24, 6, 64), Normalizer::paper, true, true},
       {many_heads(Partition::line(640, 128), DType::bf16, 23, 6, 64), Normalizer::paper},  // a block for one of four
       {many_heads(line(448), DType::f16, 23, 6, 64), Normalizer::paper},                   // for three of four
       {many_heads(line(1024), DType::bf16, 11, 6, 64), Normalizer::paper},
@@ -433,6 +434,7 @@ TEST(Gpu, SummariesOnTheChipMatchTheProcessor) {
   for (Form form : forms) {
     Problem& p = form.problem;
     p.mixing_per_head = form.mixing_per_head;
+    p.mixing_per_row = form.mixing_per_row;
     p.options.normalizer = form.normalizer;
     p.options.feature_map = form.normalizer == Normalizer::none ? FeatureMap::identity : FeatureMap::relu;
     p.options.feature_eps = form.normalizer == Normalizer::none ? 0 : 1e-2;
@@ -448,6 +450,7 @@ TEST(Gpu, CausalSummariesOnTheChipMatchTheProcessor) {
       p.batch = blocks < 10 ? 12 : 3;  // several heads in turn, or one, for each pair of multiprocessors
       p.heads = p.kv_heads = dtype == DType::bf16 ? 3 : 6;
       p.mixing_per_head = blocks % 2 == 1;
+      p.mixing_per_row = blocks % 3 == 0;
       expect_as_on_the_processor(OperatorCase(p, seed++));
     }
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "data/tokens/dataset.hpp"
 #include "data/tokens/shard.hpp"
@@ -170,6 +171,16 @@ TEST_F(Tokenized, ASplitIsThereWhenItIsComplete) {
   for (const auto& entry : fs::directory_iterator(folder_.path())) left.push_back(entry.path().filename().string());
   std::ranges::sort(left);
   EXPECT_EQ(left, (std::vector<std::string>{"a.txt", "b.jsonl", "tokenizer.json", "train"}));
+}
+
+TEST_F(Tokenized, OfTwoThatMakeTheSameSplitTheSecondIsRefused) {
+  bool asked = false;
+  const auto second = [&](double /*done*/, std::int64_t /*tokens*/) {
+    if (!std::exchange(asked, true)) expect_error([&] { tokenize("train", 7); }, {"train: another process is making"});
+  };
+  tokenize_files(*tokenizer_, {folder_ / "a.txt", folder_ / "b.jsonl"}, folder_ / "train", 4, second);
+  EXPECT_TRUE(asked);
+  EXPECT_EQ(all_of(TokenDataset(folder_ / "train")), expected());
 }
 
 TEST_F(Tokenized, AModelOfSentencePieceBeginsTextsWithItsOwnToken) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "data/tokens/windows.hpp"
@@ -103,6 +104,12 @@ TEST_F(Windows, ProcessesShareEachBatchInOrder) {
   }
 }
 
+TEST_F(Windows, ABatchLargerThanTheSplitIsTheSplit) {
+  constexpr std::int64_t kLargest = std::numeric_limits<std::int64_t>::max();
+  EXPECT_EQ(epoch_of({.length = 5, .batch = kLargest}, 0), epoch_of({.length = 5, .batch = 21}, 0));
+  EXPECT_EQ(epoch_of({.length = 5, .step = kLargest, .batch = 1}, 0), (std::vector<Numbers>{{0}}));
+}
+
 TEST_F(Windows, ImpossibleOptionsAreRefusedByName) {
   const auto refused = [&](const TokenWindowOptions& options, const char* what) {
     expect_error([&] { TokenWindows(dataset_, options); }, {what});
@@ -113,6 +120,8 @@ TEST_F(Windows, ImpossibleOptionsAreRefusedByName) {
   refused({.length = 5, .batch = 0}, "batch is 0");
   refused({.length = 5, .batch = 5, .world = 2}, "batch is 5; it may be a multiple of the 2 processes");
   refused({.length = 5, .batch = 4, .rank = 2, .world = 2}, "rank is 2; it may be 0 to 1");
+  refused({.length = 5, .batch = std::int64_t{1} << 62, .world = std::int64_t{1} << 62},
+          "world is 4611686018427387904; it may be 1 to 1048576");
   refused({.length = 5, .batch = 22, .train = true}, "batch is 22; it may be at most the 21 windows");
   TokenWindows windows(dataset_, {.length = 5, .batch = 4});
   EXPECT_FALSE(windows.next().has_value());

@@ -20,14 +20,12 @@ namespace mhla::io {
 namespace {
 
 namespace fs = std::filesystem;
-using mhla::testing::TemporaryFolder;
+using mhla::testing::entries, mhla::testing::TemporaryFolder;
 
 std::string text_of(const fs::path& path) {
   std::ifstream stream(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(stream), {}};
 }
-
-std::ptrdiff_t entries(const fs::path& folder) { return std::distance(fs::directory_iterator(folder), {}); }
 
 TEST(WriteFile, MakesFoldersReplacesAndLeavesNothingBeside) {
   const TemporaryFolder folder;

@@ -7,6 +7,7 @@
 #include "models/generator_file.hpp"
 #include "models/generators.hpp"
 #include "models/small_model.hpp"
+#include "nn/input_mixing.hpp"
 #include "support/expect_error.hpp"
 #include "support/temporary_folder.hpp"
 
@@ -44,6 +45,29 @@ TEST(Dit, ParameterCountsAreThoseOfTheTable) {
   EXPECT_EQ(parameter_count(options), 32'963'360);
 }
 
+// DiT-XL/2 at 256 x 256 pixels, counted without making 28 layers.
+TEST(Dit, OfTheLargestModelOnlyMixingMatricesAreNotThoseOfTheOriginal) {
+  const auto count = [](const char* attention, bool cpe, bool gate) {
+    GeneratorOptions options;
+    options.model = "dit_xl2";
+    options.attention = {attention};
+    options.size = {32, 32};
+    options.channels = 4;
+    options.classes = 1000;
+    options.learned_variance = true;
+    options.cpe = cpe;
+    options.gate = gate;
+    options.depth = 1;
+    const std::int64_t one = parameter_count(options);
+    options.depth = 2;
+    return one + 27 * (parameter_count(options) - one);
+  };
+  constexpr std::int64_t kOriginal = 675'129'632;
+  EXPECT_EQ(count("softmax", false, false), kOriginal);
+  EXPECT_EQ(count("mhla", false, false) - kOriginal, 28 * 256);
+  EXPECT_EQ(count("mhla", true, true) - kOriginal, 28 * (256 + 11'520 + 1'328'256));
+}
+
 TEST(Dit, StartsAsZeroNoise) {
   torch::manual_seed(1);
   const auto model = make_generator(small());
@@ -56,7 +80,7 @@ TEST(Dit, StartsAsZeroNoise) {
 TEST(Dit, EveryOptionChangesTheOutputAndLearns) {
   torch::manual_seed(2);
   for (const char* attention : {"softmax", "linear", "mhla"})
-    for (const int extra : {0, 1, 2, 3, 4, 5}) {
+    for (const int extra : {0, 1, 2, 3, 4, 5, 6}) {
       GeneratorOptions options = small();
       options.attention = {attention};
       options.lepe = extra == 1;
@@ -64,6 +88,7 @@ TEST(Dit, EveryOptionChangesTheOutputAndLearns) {
       options.gate = extra == 3;
       options.qk_norm = extra == 4;
       options.learned_variance = extra != 5;
+      options.mixing = extra == 6 ? "input" : "static";
       const auto model = make_generator(options);
       testing::shake(*model);
       const auto [x, t, y] = inputs(2, 8, 12);
@@ -84,6 +109,78 @@ TEST(Dit, AttentionIsChosenPerLayer) {
   const auto parameters = make_generator(options)->named_parameters();
   EXPECT_FALSE(parameters.contains("blocks.0.attn.piece_attn.conv.weight"));
   EXPECT_TRUE(parameters.contains("blocks.1.attn.piece_attn.conv.weight"));
+}
+
+TEST(Dit, MixingByInputStartsAsStaticMixingWithRowsNormalised) {
+  GeneratorOptions options = small();
+  const auto fixed = make_generator(options);
+  options.mixing = "input";
+  const auto moved = make_generator(options);
+  testing::shake(*moved);
+  moved->after_step();
+  const torch::NoGradGuard no_gradient;
+  const auto parameters = moved->named_parameters();
+  for (auto& item : fixed->named_parameters()) {
+    const at::Tensor& value = parameters[item.key()];
+    item.value().copy_(is_mixing(item.key()) ? value / value.sum(1, true) : value);
+  }
+  for (auto& item : parameters)
+    if (item.key().ends_with(".tau")) item.value().zero_();
+  const auto [x, t, y] = inputs(2, 8, 12);
+  EXPECT_TRUE(torch::allclose(moved->forward(x, t, y), fixed->forward(x, t, y), 1e-4, 1e-5));
+  parameters["blocks.1.attn.piece_attn.tau"].fill_(1.0);
+  EXPECT_FALSE(torch::allclose(moved->forward(x, t, y), fixed->forward(x, t, y), 1e-4, 1e-5));
+}
+
+TEST(Dit, MixingByInputKeepsItsEntriesPositive) {
+  GeneratorOptions options = small();
+  options.mixing = "input";
+  const auto model = make_generator(options);
+  const torch::NoGradGuard no_gradient;
+  for (const at::Tensor& mixing : model->mixing_parameters()) {
+    EXPECT_GT(mixing.min().item<double>(), 0.0) << "the initial matrix has zeros";
+    mixing.copy_(at::linspace(-1.0, 2.0, mixing.numel()).view_as(mixing));
+  }
+  model->after_step();
+  for (const at::Tensor& mixing : model->mixing_parameters()) {
+    EXPECT_EQ(mixing.min().item<float>(), static_cast<float>(nn::kLeastInputMixing));
+    EXPECT_EQ(mixing.max().item<float>(), 1.0F);
+  }
+}
+
+TEST(Dit, MixingByInputSurvivesFilesAndRecomputation) {
+  const mhla::testing::TemporaryFolder folder;
+  GeneratorOptions options = small();
+  options.mixing = "input";
+  torch::manual_seed(6);
+  const auto model = make_generator(options);
+  testing::shake(*model);
+  model->eval();
+  save_generator(*model, folder / "model.safetensors", {.classes = {"a", "b", "c", "d", "e"}});
+  const auto loaded = load_generator(folder / "model.safetensors").model;
+  EXPECT_EQ(loaded->options.mixing, "input");
+  const auto [x, t, y] = inputs(2, 8, 12);
+  EXPECT_TRUE(torch::equal(loaded->forward(x, t, y), model->forward(x, t, y)));
+
+  options.recompute = true;
+  const auto again = make_generator(options);
+  {
+    const torch::NoGradGuard no_gradient;
+    for (auto& item : again->named_parameters()) item.value().copy_(model->named_parameters()[item.key()]);
+  }
+  for (const auto& network : {model, again}) network->forward(x, t, y).square().mean().backward();
+  for (const auto& item : model->named_parameters())
+    if (item.key() != "pos_embed")
+      EXPECT_TRUE(torch::equal(again->named_parameters()[item.key()].grad(), item.value().grad())) << item.key();
+}
+
+TEST(Dit, MixingThatNoModelHasIsRefusedByName) {
+  GeneratorOptions options = small();
+  options.mixing = "dynamic";
+  expect_error([&] { make_generator(options); }, {"mixing is \"dynamic\"", "static or input"});
+  options.mixing = "input";
+  options.preset = "authors";
+  expect_error([&] { make_generator(options); }, {"mixing is \"input\"", "preset paper"});
 }
 
 // Columns first, then rows: a picture and its transpose differ by their positions alone.

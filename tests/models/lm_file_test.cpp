@@ -96,6 +96,24 @@ TEST(LmFile, FoldersOfTransformersAreRead) {
                {"do not fit", "missing in the file:\n  model.norm.weight", "not in the model:\n  more"});
 }
 
+TEST(LmFile, WhatFitsOfAFolderFillsAnotherModel) {
+  const mhla::testing::TemporaryFolder folder;
+  const auto model = small_llama();
+  write_text(folder / "config.json", llama_config().dump());
+  io::save_tensors(folder / "model.safetensors", llama_tensors(*model));
+  EXPECT_EQ(stored_lm_options(folder.path()), load_lm(folder.path())->options);
+  const auto same = small_lm(stored_lm_options(folder.path()));
+  EXPECT_TRUE(fill_lm(*same, folder.path()).missing.empty());
+  for (const auto& [name, tensor] : named_tensors(*model))
+    EXPECT_TRUE(at::equal(named_tensors(*same).at(name), tensor)) << name;
+  LmOptions wider = model->options;
+  wider.mlp_width = 32;
+  const auto other = small_lm(wider);
+  const LoadReport report = fill_lm(*other, folder.path());
+  EXPECT_EQ(report.misshapen.size(), 6U) << report.text();
+  EXPECT_EQ(report.loaded + 6, std::ssize(named_tensors(*other)));
+}
+
 TEST(LmFile, TheAuthorsConfigMeansTheirModel) {
   const LmOptions options = lm_options_of_transformers({{"model_type", "gla"},
                                                         {"vocab_size", 32000},

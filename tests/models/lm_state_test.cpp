@@ -107,6 +107,29 @@ TEST(LmState, PromptsOfDifferentLengthsGoOnTogether) {
   }
 }
 
+// On the CPU a sequence is the same to the bit in any batch.
+TEST(LmState, AStepOfARowHasTheBitsItHasAlone) {
+  const torch::NoGradGuard no_gradient;
+  for (const LmOptions& options : all_small_lms()) {
+    const auto model = small_lm(options);
+    for (const std::int64_t rows : {2, 5, 33}) {
+      std::vector<LmState> alone;
+      for (std::int64_t row = 0; row < rows; ++row) {
+        alone.push_back(model->new_state(1));
+        model->prefill(alone.back(), random_ids(1, 1 + 5 * row % 23, static_cast<std::uint64_t>(row)));
+      }
+      LmState together = LmState::joined(alone);
+      for (std::uint64_t token = 0; token < 9; ++token) {
+        const at::Tensor ids = random_ids(1, rows, 100 + token)[0], logits = model->step(together, ids);
+        for (std::int64_t row = 0; row < rows; ++row)
+          ASSERT_TRUE(at::equal(model->step(alone[static_cast<std::size_t>(row)], ids.narrow(0, row, 1)),
+                                logits.narrow(0, row, 1)))
+              << description(options) << ": row " << row << " of " << rows;
+      }
+    }
+  }
+}
+
 TEST(LmState, RowsForkPickAndJoin) {
   const torch::NoGradGuard no_gradient;
   for (const LmOptions& options : all_small_lms()) {

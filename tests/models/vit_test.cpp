@@ -210,11 +210,24 @@ TEST(Vit, ProjectingTheMixingMatricesChangesTheParameters) {
   EXPECT_EQ(parameter.max().item<double>(), 1.0);
 }
 
+TEST(Vit, MixingByInputLearnsHowMuchTheInputCounts) {
+  ClassifierOptions options = small_options();
+  options.mixing = "input";
+  const auto model = make_classifier(options);
+  testing::shake(*model);
+  model->forward(images(2, 32, 32)).square().sum().backward();
+  const at::Tensor tau = model->named_parameters()["blocks.0.attn.piece_attn.tau"];
+  EXPECT_GT(tau.grad().abs().max().item<double>(), 0.0);
+  EXPECT_TRUE(model->attention_matrix(images(1, 32, 32), 1).isfinite().all().item<bool>());
+}
+
 TEST(ClassifierOptions, SurviveJson) {
   ClassifierOptions options = small_options();
   options.attention = {"softmax", "mhla"};
   options.drop_path = 0.25;
   options.mixing_frozen = true;
+  EXPECT_FALSE(io::Json(options).contains("mixing")) << "a run of a program without this option can go on";
+  options.mixing = "input";
   EXPECT_EQ(io::Json(options).get<ClassifierOptions>(), options);
   EXPECT_EQ(io::Json::object().get<ClassifierOptions>(), ClassifierOptions{});
 }
@@ -243,6 +256,17 @@ std::string option_error(const std::function<void(ClassifierOptions&)>& change) 
     return error.what();
   }
   return "no error";
+}
+
+TEST(ClassifierOptions, MixingThatNoModelHasIsNamed) {
+  EXPECT_EQ(option_error([](ClassifierOptions& options) { options.mixing = "dynamic"; }),
+            "mixing is \"dynamic\"; it may be static or input");
+  EXPECT_EQ(option_error([](ClassifierOptions& options) {
+              options.model = "vlt_tiny";
+              options.patch = ClassifierOptions{}.patch;
+              options.mixing = "input";
+            }),
+            "mixing is \"input\"; of vlt_tiny it may be static");
 }
 
 TEST(ClassifierOptions, WrongValuesAreNamed) {

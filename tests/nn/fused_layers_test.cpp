@@ -102,6 +102,26 @@ TEST_F(GpuLayers, AddNorm) {
       }
 }
 
+TEST_F(GpuLayers, AddRmsNorm) {
+  for (const at::ScalarType type : kTypes)
+    for (const at::ScalarType stream : {at::kFloat, type})
+      for (const std::int64_t channels : {4, 24, 136, 520, 1024, 1152}) {
+        const LayerFunction layer = [&](const Tensors& in) -> Tensors {
+          Norm norm(NormKind::rms, channels, 1e-6);
+          norm->weight = in[1];
+          Residual x(in[0]);
+          if (in.size() > 2) x.add({in[2]});
+          const at::Tensor y = x.normed(norm);
+          return {y, x.value()};
+        };
+        const std::string what = "add_norm without a mean, " + std::to_string(channels) + " channels";
+        const Tensors inputs = {made({3, 37, channels}), made({channels}), made({3, 37, channels})};
+        expect_equal(under_autocast(layer, type), inputs, {stream, at::kFloat, type}, "AddNorm", what);
+        expect_equal(under_autocast(layer, type), {inputs[0], inputs[1]}, {stream, at::kFloat}, "AddNorm",
+                     what + ", nothing added");
+      }
+}
+
 // Few batch rows of many tokens, and many of few: several blocks for a batch row, or one. Not four channels: their norm
 // magnifies the rounding of the sum that is kept in half precision beyond the tolerance.
 TEST_F(GpuLayers, AddModulate) {
@@ -132,6 +152,15 @@ TEST_F(GpuLayers, AddModulate) {
                 return {sum, y};
               },
               4, "add_modulated");
+          check(
+              [](const Tensors& in) -> Tensors {
+                const auto parts = in[1].chunk(3, 1);
+                GatedStream x(in[0]);
+                x.add({in[2], in[3]}, parts[0]);
+                const at::Tensor y = x.modulated({parts[1], parts[2]});
+                return {y, x.value()};
+              },
+              4, "a gated stream");
         }
 }
 
@@ -150,6 +179,16 @@ TEST_F(GpuLayers, BiasGelu) {
     const at::Tensor lost = at::full({1, 8}, NAN, far.options());
     EXPECT_TRUE(bias_gelu(lost, at::zeros({8}, far.options()), gelu).isnan().all().item<bool>());
   }
+}
+
+TEST_F(GpuLayers, SiluProduct) {
+  for (const at::ScalarType type : kTypes)
+    for (const std::int64_t channels : {8, 96, 2816})
+      expect_equal([](const Tensors& in) -> Tensors { return {silu_product(in[0], in[1])}; },
+                   {made({2, 53, channels}) * 3.0, made({2, 53, channels})}, {type, type}, "SwiGlu",
+                   "silu_product, " + std::to_string(channels) + " channels");
+  const at::Tensor far = at::tensor({-1e4F, -100.0F, -20.0F, 0.0F, 20.0F, 100.0F, 1e4F, INFINITY}).to(at::kCUDA);
+  EXPECT_TRUE(at::allclose(silu_product(far, at::ones_like(far)).cpu(), at::silu(far.cpu()), 1e-5, 1e-6));
 }
 
 TEST_F(GpuLayers, QkvFeatures) {

@@ -47,6 +47,33 @@ TEST(LinearCrossEntropy, EqualsTheLossOfWholeLogits) {
   }
 }
 
+// By the kernel, where the words are a multiple of 8, and by torch's.
+TEST(GpuLinearCrossEntropy, EqualsThatInDoubleOnTheCpu) {
+  if (!torch::cuda::is_available()) GTEST_SKIP() << "no CUDA device: GPU tests not run";
+  torch::manual_seed(2);
+  for (const auto& [type, tolerance] : {std::pair{at::kFloat, 2e-5}, {at::kBFloat16, 2e-2}})
+    for (const std::int64_t words : {8, 1000, 8008, 9001})
+      for (const LossReduction reduction : {LossReduction::mean, LossReduction::sum}) {
+        LossCase c{torch::randn({3, 41, 64}).to(type).to(at::kDouble),
+                   (0.1 * torch::randn({words, 64})).to(type).to(at::kDouble),
+                   torch::randint(0, words, {3, 41}, at::kLong)};
+        c.labels.slice(1, 5, 9).fill_(-100);
+        const LinearCrossEntropyOptions options{.reduction = reduction, .chunk = 50};
+        const auto expected = everything(c, [&](const at::Tensor& hidden, const at::Tensor& weight) {
+          return linear_cross_entropy(hidden, weight, c.labels, options);
+        });
+        const LossCase on_gpu{c.hidden.to(at::kCUDA, type), c.weight.to(at::kCUDA, type), c.labels.to(at::kCUDA)};
+        const auto loss = [&](const at::Tensor& hidden, const at::Tensor& weight) {
+          return linear_cross_entropy(hidden, weight, on_gpu.labels, options);
+        };
+        const auto found = everything(on_gpu, loss);
+        for (std::size_t i = 0; i < 3; ++i)
+          EXPECT_LT(relative_error(found[i].cpu().to(at::kDouble), expected[i]), tolerance) << i << ", " << words;
+        const torch::NoGradGuard no_gradient;
+        EXPECT_TRUE(at::equal(loss(on_gpu.hidden, on_gpu.weight), found[0]));
+      }
+}
+
 TEST(LinearCrossEntropy, OneOperandAloneMayNeedAGradient) {
   const LossCase c;
   const at::Tensor hidden = c.hidden.clone().requires_grad_();

@@ -42,8 +42,8 @@ def dense_attention(
         True: token[:, None] >= token[None, :],
         "block": block[:, None] >= block[None, :],
     }[causal]
-    mixing = mixing.to(q.dtype).expand(heads, *mixing.shape[-2:])
-    weight = mixing[:, block][:, :, block] * visible
+    mixing = mixing.to(q.dtype).expand(len(q), heads, *mixing.shape[-2:])
+    weight = mixing[:, :, block][..., block] * visible
     phi_q, phi_k = scale * features(q, heads), features(k, heads)
     v = v.repeat_interleave(heads // v.shape[2], dim=2)
     scores = torch.einsum("bthd,bshd->bhts", phi_q, phi_k) * weight
@@ -58,7 +58,7 @@ def dense_attention(
         same_block = (block[:, None] == block[None, :]).to(q.dtype)
         z = torch.einsum("us,bshd->buhd", same_block, phi_k)
         same_slot = (slot[:, None] == slot[None, :]).to(q.dtype)
-        denominator = torch.einsum("htu,buh->bth", weight * same_slot, (phi_q * z).sum(-1))
+        denominator = torch.einsum("bhtu,buh->bth", weight * same_slot, (phi_q * z).sum(-1))
     return o / (denominator + eps)[..., None]
 
 
@@ -81,9 +81,19 @@ def relative_rms(actual, expected):
 
 
 def random_inputs(
-    partition, *, batch=2, heads=2, kv_heads=None, key_dim=5, value_dim=4, per_head=False, seed=0, device="cpu"
+    partition,
+    *,
+    batch=2,
+    heads=2,
+    kv_heads=None,
+    key_dim=5,
+    value_dim=4,
+    per_head=False,
+    per_row=False,
+    seed=0,
+    device="cpu",
 ):
-    """q, k, v and a positive mixing matrix in double precision; the same numbers on every device."""
+    """q, k, v and positive mixing matrices in double precision; the same numbers on every device."""
     generator = torch.Generator().manual_seed(seed)
 
     def normal(*shape):
@@ -93,7 +103,7 @@ def random_inputs(
     q = normal(batch, tokens, heads, key_dim)
     k = normal(batch, tokens, kv_heads, key_dim)
     v = normal(batch, tokens, kv_heads, value_dim)
-    shape = (heads,) if per_head else ()
+    shape = (batch, heads) if per_row else (heads,) if per_head else ()
     mixing = normal(*shape, partition.blocks, partition.blocks).abs() + 0.1
     return tuple(x.to(device) for x in (q, k, v, mixing))
 

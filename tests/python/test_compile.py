@@ -17,10 +17,10 @@ OPCHECK_CASES = {
 
 
 @pytest.mark.parametrize("case", OPCHECK_CASES)
-@pytest.mark.parametrize("per_head", [False, True])
-def test_opcheck_accepts_the_forward_operator(case, per_head, device):
+@pytest.mark.parametrize("matrices", [{}, {"per_head": True}, {"per_row": True}])
+def test_opcheck_accepts_the_forward_operator(case, matrices, device):
     sizes, extents, options = OPCHECK_CASES[case]
-    inputs = random_inputs(mhla.Partition.by_extent(sizes, extents), batch=1, per_head=per_head, device=device)
+    inputs = random_inputs(mhla.Partition.by_extent(sizes, extents), batch=1, device=device, **matrices)
     inputs = [x.float().requires_grad_() for x in inputs]
     options = {name: x.to(device) if isinstance(x, torch.Tensor) else x for name, x in options.items()}
     torch.library.opcheck(torch.ops.mhla.attention.default, (*inputs, sizes, extents), options)
@@ -79,8 +79,9 @@ def test_opcheck_accepts_denominator_features_and_initial_state(device):
     torch.library.opcheck(torch.ops.mhla.attention.default, (q, k, v, mixing, [13], [4]), options)
 
 
-def test_opcheck_accepts_the_backward_operator(device):
-    q, k, v, mixing = (x.float() for x in random_inputs(GRID, device=device))
+@pytest.mark.parametrize("per_row", [False, True])
+def test_opcheck_accepts_the_backward_operator(per_row, device):
+    q, k, v, mixing = (x.float() for x in random_inputs(GRID, per_row=per_row, device=device))
     o = mhla.attention(q, k, v, mixing, partition=GRID)
     options = {"o": o, "d_o": torch.rand_like(o)}
     torch.library.opcheck(torch.ops.mhla.attention_backward.default, (q, k, v, mixing, [5, 4], [3, 2]), options)
@@ -93,9 +94,10 @@ def loss(q, k, v, mixing, causal):
 
 
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
-@pytest.mark.parametrize("causal", [False, True])
-def test_compiled_without_graph_breaks_equals_eager_forward_and_backward(backend, causal, device):
-    inputs = [x.float().requires_grad_() for x in random_inputs(LINE if causal else GRID, device=device)]
+@pytest.mark.parametrize(("causal", "per_row"), [(False, False), (False, True), (True, False)])
+def test_compiled_without_graph_breaks_equals_eager_forward_and_backward(backend, causal, per_row, device):
+    partition = LINE if causal else GRID
+    inputs = [x.float().requires_grad_() for x in random_inputs(partition, per_row=per_row, device=device)]
     eager = loss(*inputs, causal)
     compiled = torch.compile(loss, fullgraph=True, backend=backend)(*inputs, causal)
     torch.testing.assert_close(compiled, eager)

@@ -61,6 +61,11 @@ def consume(state, q, k, v, pieces):
     return torch.cat(outputs, 1)
 
 
+def test_a_matrix_per_batch_row_is_refused_by_name():
+    with pytest.raises(ValueError, match=r"mixing has shape \[2, 4, 6, 6\]; it must be \[M, M\] or \[H, M, M\]"):
+        make_state(torch.rand(2, 4, 6, 6))
+
+
 @pytest.mark.parametrize("prefilled", [0, 1, 4, 7, 16, 23])
 @pytest.mark.parametrize("normalizer", ["none", "paper"])
 @pytest.mark.parametrize("per_head", [False, True])

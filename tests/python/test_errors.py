@@ -27,6 +27,8 @@ CASES = {
     "rank of mixing": ({"mixing": torch.rand(4)}, "^mixing has 1 axes"),
     "mixing not square": ({"mixing": torch.rand(4, 3)}, "^mixing is 4 x 3"),
     "heads of mixing": ({"mixing": torch.rand(3, 4, 4)}, "^mixing has heads 3"),
+    "heads of mixing per row": ({"mixing": torch.rand(2, 3, 4, 4)}, r"^mixing has heads 3 \(axis 1\)"),
+    "batch of mixing": ({"mixing": torch.rand(3, 2, 4, 4)}, "^mixing has batch 3"),
     "blocks of mixing": ({"mixing": torch.rand(5, 5)}, "^mixing is for 5 blocks"),
     "dtype of mixing": ({"mixing": torch.ones(4, 4, dtype=torch.int64)}, "^mixing has dtype Long"),
     "float8 mixing": ({"mixing": torch.ones(4, 4).to(torch.float8_e4m3fn)}, "^mixing has dtype Float8_e4m3fn"),

@@ -41,8 +41,10 @@ def options_of(feature_map, mode, algorithm):
 def test_output_equals_the_definition(feature_map, mode, algorithm, device):
     options = options_of(feature_map, mode, algorithm)
     for partition in [LINE] if mode[0] else [LINE, GRID, VIDEO]:
-        for per_head, kv_heads in [(False, 4), (True, 2)]:
-            inputs = random_inputs(partition, heads=4, kv_heads=kv_heads, per_head=per_head, device=device)
+        for per_head, per_row, kv_heads in [(False, False, 4), (True, False, 2), (True, True, 2)]:
+            inputs = random_inputs(
+                partition, heads=4, kv_heads=kv_heads, per_head=per_head, per_row=per_row, device=device
+            )
             actual = mhla.attention(*inputs, partition=partition, **options)
             options_of_oracle = {key: value for key, value in options.items() if key != "algorithm"}
             expected = dense_attention(*inputs, partition=partition, **options_of_oracle)
@@ -58,6 +60,16 @@ def test_gradients_equal_finite_differences(feature_map, mode, algorithm, device
     inputs = random_inputs(
         partition, batch=1, key_dim=3, value_dim=2, kv_heads=1, per_head=algorithm == "dense", device=device
     )
+    inputs = [x.requires_grad_() for x in inputs]
+    assert torch.autograd.gradcheck(lambda *x: mhla.attention(*x, partition=partition, **options), inputs)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("algorithm", ["summary", "dense"])
+def test_gradients_of_a_matrix_per_batch_row_equal_finite_differences(mode, algorithm, device):
+    options = options_of("relu", mode, "summary" if mode[1] == "authors" else algorithm)
+    partition = mhla.Partition.line(7, 3) if mode[0] else mhla.Partition.grid((3, 3), (2, 2))
+    inputs = random_inputs(partition, key_dim=3, value_dim=2, per_row=True, device=device)
     inputs = [x.requires_grad_() for x in inputs]
     assert torch.autograd.gradcheck(lambda *x: mhla.attention(*x, partition=partition, **options), inputs)
 

@@ -35,6 +35,11 @@ def test_prefill_then_steps_equal_one_call(prefilled, normalizer, per_head):
     assert state.tokens == TOKENS
 
 
+def test_a_matrix_per_batch_row_is_refused_by_name():
+    with pytest.raises(ValueError, match=r"mixing has shape \[2, 4, 6, 6\]; it must be \[M, M\] or \[H, M, M\]"):
+        make_state(torch.rand(2, 4, 6, 6))
+
+
 @pytest.mark.parametrize("duplicate", [mhla.State.fork, copy.deepcopy, lambda s: pickle.loads(pickle.dumps(s))])
 def test_a_copy_goes_on_by_itself(duplicate):
     q, k, v, mixing = inputs()

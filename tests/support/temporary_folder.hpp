@@ -31,4 +31,9 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
+// How many files and folders are in a folder.
+inline std::ptrdiff_t entries(const std::filesystem::path& folder) {
+  return std::distance(std::filesystem::directory_iterator(folder), {});
+}
+
 }  // namespace mhla::testing

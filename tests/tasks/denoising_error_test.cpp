@@ -32,7 +32,7 @@ struct Pictures {
 TEST(DenoisingError, OfAGeneratorThatPredictsNoNoiseIsTheNoisesMeanSquare) {
   const auto model = untrained_generator();  // its last layer starts at zero
   const Pictures pictures;
-  const auto error = denoising_error(*model, diffusion::linear_schedule(), pictures.x_0, pictures.labels, 7, 100);
+  const auto error = denoising_error(*model, *diffusion::make_process("linear"), pictures.x_0, pictures.labels, 7, 100);
   const at::Tensor squares =
       diffusion::PictureNoise(7, 100, 24).draw({3, 8, 8}).to(at::kDouble).square().flatten(1).mean(1);
   std::vector<double> early;
@@ -52,19 +52,19 @@ TEST(DenoisingError, DoesNotDependOnTheBatches) {
       if (item.key() != "pos_embed" && !item.key().ends_with("conv.weight"))
         item.value().add_(torch::randn_like(item.value()) * 0.1);
   }
-  const auto schedule = diffusion::cosine_schedule(50);
+  const auto process = diffusion::make_process("cosine", 50);
   const Pictures pictures;
-  const auto whole = denoising_error(*model, schedule, pictures.x_0, pictures.labels, 3, 0);
+  const auto whole = denoising_error(*model, *process, pictures.x_0, pictures.labels, 3, 0);
   DenoisingError parts;
   for (const auto& [begin, end] : {std::pair(0, 1), std::pair(1, 9), std::pair(9, 9), std::pair(9, 24)})
-    parts += denoising_error(*model, schedule, pictures.x_0.slice(0, begin, end), pictures.labels.slice(0, begin, end),
+    parts += denoising_error(*model, *process, pictures.x_0.slice(0, begin, end), pictures.labels.slice(0, begin, end),
                              3, begin);
   EXPECT_EQ(parts.pictures, whole.pictures);
   EXPECT_EQ(parts.early_pictures, whole.early_pictures);
   EXPECT_NEAR(parts.all, whole.all, 1e-5 * whole.all);
   EXPECT_NEAR(parts.early, whole.early, 1e-5 * whole.early);
-  EXPECT_NE(denoising_error(*model, schedule, pictures.x_0, pictures.labels, 4, 0).all, whole.all);
-  EXPECT_NE(denoising_error(*model, schedule, pictures.x_0, (pictures.labels + 1) % 4, 3, 0).all, whole.all);
+  EXPECT_NE(denoising_error(*model, *process, pictures.x_0, pictures.labels, 4, 0).all, whole.all);
+  EXPECT_NE(denoising_error(*model, *process, pictures.x_0, (pictures.labels + 1) % 4, 3, 0).all, whole.all);
 }
 
 TEST(DenoisingError, StepsOfConsecutivePicturesAreSpreadEvenly) {

@@ -24,49 +24,60 @@ SampleRequest request(std::vector<std::int64_t> classes, Sampler sampler) {
   return request;
 }
 
-class EverySampler : public ::testing::TestWithParam<Sampler> {};
+struct Walk {
+  const char* process;
+  Sampler sampler;
+};
+
+class EverySampler : public ::testing::TestWithParam<Walk> {};
 
 TEST_P(EverySampler, APictureIsTheSameBitsAloneAndAmongOthersOnAnyNumberOfThreads) {
   const auto model = small_generator();
-  const auto schedule = diffusion::linear_schedule();
+  const auto process = diffusion::make_process(GetParam().process);
   const int threads = at::get_num_threads();
   at::set_num_threads(2);
-  const at::Tensor together = sample(*model, schedule, request({0, 1, 2}, GetParam()));
+  const at::Tensor together = sample(*model, *process, request({0, 1, 2}, GetParam().sampler));
   EXPECT_EQ(together.sizes(), (std::vector<std::int64_t>{3, 3, 8, 8}));
   EXPECT_TRUE(together.isfinite().all().item<bool>());
-  EXPECT_TRUE(torch::equal(sample(*model, schedule, request({0, 1, 2}, GetParam())), together));
+  EXPECT_TRUE(torch::equal(sample(*model, *process, request({0, 1, 2}, GetParam().sampler)), together));
   for (const int count : {1, 2}) {
     at::set_num_threads(count);
-    SampleRequest alone = request({1}, GetParam());
+    SampleRequest alone = request({1}, GetParam().sampler);
     alone.first = 1;
-    EXPECT_TRUE(torch::equal(sample(*model, schedule, alone)[0], together[1])) << count << " threads";
-    EXPECT_TRUE(torch::equal(sample(*model, schedule, request({0, 1, 2}, GetParam())), together)) << count;
+    EXPECT_TRUE(torch::equal(sample(*model, *process, alone)[0], together[1])) << count << " threads";
+    EXPECT_TRUE(torch::equal(sample(*model, *process, request({0, 1, 2}, GetParam().sampler)), together)) << count;
   }
   at::set_num_threads(threads);
 }
 
-INSTANTIATE_TEST_SUITE_P(Samplers, EverySampler, ::testing::Values(Sampler::ddpm, Sampler::ddim, Sampler::dpmpp),
+INSTANTIATE_TEST_SUITE_P(Samplers, EverySampler,
+                         ::testing::Values(Walk{"linear", Sampler::ddpm}, Walk{"cosine", Sampler::ddim},
+                                           Walk{"linear", Sampler::dpmpp}, Walk{"linear", Sampler::unipc},
+                                           Walk{"flow", Sampler::euler}, Walk{"flow", Sampler::dpmpp},
+                                           Walk{"flow", Sampler::unipc}),
                          [](const auto& info) {
-                           return std::string(std::array{"ddpm", "ddim", "dpmpp"}[static_cast<int>(info.param)]);
+                           const Sampler sampler = info.param.sampler;
+                           return std::string(info.param.process) + "_" +
+                                  (sampler == Sampler::dpmpp ? "dpmpp" : std::string(name_of(sampler)));
                          });
 
 TEST(Sampling, SeedAndClassChangeThePicture) {
   const auto model = small_generator();
-  const auto schedule = diffusion::linear_schedule();
-  const at::Tensor picture = sample(*model, schedule, request({0}, Sampler::ddim));
+  const auto process = diffusion::make_process("linear");
+  const at::Tensor picture = sample(*model, *process, request({0}, Sampler::ddim));
   SampleRequest other = request({0}, Sampler::ddim);
   other.seed = 6;
-  EXPECT_FALSE(torch::equal(sample(*model, schedule, other), picture));
-  EXPECT_FALSE(torch::equal(sample(*model, schedule, request({3}, Sampler::ddim)), picture));
+  EXPECT_FALSE(torch::equal(sample(*model, *process, other), picture));
+  EXPECT_FALSE(torch::equal(sample(*model, *process, request({3}, Sampler::ddim)), picture));
 }
 
 TEST(Sampling, PicturesMayHaveAnyNumbers) {
   const auto model = small_generator();
-  const auto schedule = diffusion::linear_schedule();
-  const at::Tensor in_order = sample(*model, schedule, request({2, 2, 2}, Sampler::ddim));
+  const auto process = diffusion::make_process("linear");
+  const at::Tensor in_order = sample(*model, *process, request({2, 2, 2}, Sampler::ddim));
   SampleRequest chosen = request({2, 2}, Sampler::ddim);
   chosen.numbers = {2, 0};
-  const at::Tensor pictures = sample(*model, schedule, chosen);
+  const at::Tensor pictures = sample(*model, *process, chosen);
   EXPECT_TRUE(torch::equal(pictures[0], in_order[2]));
   EXPECT_TRUE(torch::equal(pictures[1], in_order[0]));
 }
@@ -74,7 +85,7 @@ TEST(Sampling, PicturesMayHaveAnyNumbers) {
 TEST(Sampling, EveryStepOfEveryPictureIsShown) {
   const auto model = small_generator();
   std::set<std::pair<std::int64_t, std::int64_t>> seen;
-  sample(*model, diffusion::linear_schedule(), request({0, 1, 2}, Sampler::dpmpp), [&](const Drawing& drawing) {
+  sample(*model, *diffusion::make_process("linear"), request({0, 1, 2}, Sampler::dpmpp), [&](const Drawing& drawing) {
     EXPECT_EQ(drawing.steps, 4);
     EXPECT_EQ(drawing.x_0.sizes(), (std::vector<std::int64_t>{3, 8, 8}));
     seen.emplace(drawing.picture, drawing.step);
@@ -84,10 +95,10 @@ TEST(Sampling, EveryStepOfEveryPictureIsShown) {
 
 TEST(Sampling, ImpossibleRequestsSayWhatIsAllowed) {
   const auto model = small_generator();
-  const auto schedule = diffusion::linear_schedule();
+  auto process = diffusion::make_process("linear");
   const auto message = [&](const SampleRequest& wrong) -> std::string {
     try {
-      sample(*model, schedule, wrong);
+      sample(*model, *process, wrong);
     } catch (const Error& error) {
       return error.what();
     }
@@ -110,7 +121,12 @@ TEST(Sampling, ImpossibleRequestsSayWhatIsAllowed) {
   wrong.guidance.from = 0.7;
   wrong.guidance.to = 0.3;
   EXPECT_NE(message(wrong).find("guidance interval"), std::string::npos);
-  EXPECT_THROW(parse_sampler("euler"), Error);
+  EXPECT_EQ(message(request({0}, Sampler::euler)),
+            "sampler is euler; it may be ddpm, ddim, dpm++ or unipc, since the model predicts noise");
+  process = diffusion::make_process("flow");
+  EXPECT_EQ(message(request({0}, Sampler::ddim)),
+            "sampler is ddim; it may be euler, dpm++ or unipc, since the model predicts the velocity of a flow");
+  EXPECT_THROW(parse_sampler("heun"), Error);
 }
 
 }  // namespace

@@ -58,6 +58,26 @@ TEST(TrainGenerate, LearnsAndLeavesWeightsThatDrawPicturesAndAReportWithThem) {
   EXPECT_NE(text.find("data:image/png;base64,"), std::string_view::npos);
 }
 
+TEST(TrainGenerate, LearnsAFlowThatMhlaSampleWalks) {
+  const TemporaryFolder folder;
+  mhla::testing::write_images(folder / "images");
+  const Finished trained = run(train_command(folder / "images", folder / "out", " --noise flow"));
+  ASSERT_EQ(trained.exit_code, 0) << trained.out;
+  EXPECT_LT(held_out(folder / "out", 1), held_out(folder / "out", 0)) << trained.out;
+  const std::string draw = std::string("'") + MHLA_PROGRAM + "' sample --device cpu --count 1 --steps 3 --model " +
+                           quoted(folder / "out/model.safetensors") + " --out " + quoted(folder / "drawn.png");
+  const Finished drawn = run(draw);
+  ASSERT_EQ(drawn.exit_code, 0) << drawn.out;
+  EXPECT_NE(drawn.out.find("3 steps of euler"), std::string::npos) << drawn.out;
+  const Finished refused = run(draw + " --sampler ddim");
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_NE(refused.out.find("--sampler is ddim; it may be euler, dpm++ or unipc"), std::string::npos) << refused.out;
+  const Finished variance =
+      run(train_command(folder / "images", folder / "other", " --noise flow --learned-variance true"));
+  EXPECT_EQ(variance.exit_code, 2);
+  EXPECT_NE(variance.out.find("--learned-variance is true; a flow"), std::string::npos) << variance.out;
+}
+
 TEST(TrainGenerate, GoesOnAfterKillNineBitForBit) {
   const TemporaryFolder folder;
   mhla::testing::write_images(folder / "images");

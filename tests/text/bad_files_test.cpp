@@ -5,6 +5,7 @@
 
 #include "io/file.hpp"
 #include "support/expect_error.hpp"
+#include "support/image_files.hpp"
 #include "support/small_tokenizers.hpp"
 #include "support/temporary_folder.hpp"
 #include "text/tokenizer.hpp"
@@ -153,6 +154,13 @@ TEST(BadTokenizerFile, AHugeFileIsRefused) {
   io::write_file(folder / "huge.json", std::string_view("{"));
   std::filesystem::resize_file(folder / "huge.json", std::uintmax_t{1} << 40);
   expect_error([&] { open_tokenizer(folder / "huge.json"); }, {"huge.json: a file of 1099511627776 bytes"});
+}
+
+TEST(BadTokenizerFile, AFileMadeToExhaustTheMemoryIsRefused) {
+  const mhla::testing::TemporaryFolder folder;
+  const std::string many(std::size_t{80} << 20, '[');
+  io::write_file(folder / "tokenizer.json.gz", mhla::testing::gzip(std::as_bytes(std::span(many))));
+  expect_error([&] { open_tokenizer(folder.path()); }, {"tokenizer.json.gz: unpacks to more than 67108864 bytes"});
 }
 
 }  // namespace

@@ -7,6 +7,8 @@
 #include "io/gzip.hpp"
 #include "io/json.hpp"
 #include "support/expect_error.hpp"
+#include "support/small_tokenizers.hpp"
+#include "support/temporary_folder.hpp"
 #include "text/known_tokenizers.hpp"
 
 namespace mhla::text {
@@ -106,6 +108,23 @@ TEST(Tokenizer, PartsHaveTheTokensOfTheWhole) {
         for (const Token token : tokenizer->encode(part)) tokens.push_back(token);
       EXPECT_EQ(tokens, whole) << size;
     }
+}
+
+TEST(Tokenizer, ACopyIsTheSameTokenizer) {
+  const mhla::testing::TemporaryFolder folder;
+  io::write_file(folder / "books.json", mhla::testing::small_tokenizer_json());
+  const std::vector<std::pair<std::string, std::filesystem::path>> all{
+      {"tokenizer.json", folder / "books.json"},
+      {"tokenizer.model", testing::data_file("mistral_v1_32000.model.gz")},
+      {"vocab.json", testing::data_file("gpt2_encoder.json.gz")}};
+  for (const auto& [name, path] : all) {
+    const std::filesystem::path copy = folder / ("copy_" + name);
+    EXPECT_FALSE(has_tokenizer(copy));
+    copy_tokenizer(path, copy);
+    EXPECT_TRUE(has_tokenizer(copy));
+    EXPECT_TRUE(std::filesystem::exists(copy / name));
+    EXPECT_EQ(open_tokenizer(copy)->fingerprint(), open_tokenizer(path)->fingerprint()) << name;
+  }
 }
 
 }  // namespace

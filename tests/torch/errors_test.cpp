@@ -36,6 +36,7 @@ const std::vector<BadCase>& bad_cases() {
       {"v has stride 2", [](Arguments& a) { a.v = random({2, 16, 2, 10}).slice(3, 0, 10, 2); }},
       {"mixing is 4 x 3", [](Arguments& a) { a.mixing = random({4, 3}); }},
       {"mixing has heads 2", [](Arguments& a) { a.mixing = random({2, 4, 4}); }},
+      {"mixing has batch 7", [](Arguments& a) { a.mixing = random({7, 4, 4, 4}); }},
       {"mixing is for 9 blocks", [](Arguments& a) { a.mixing = random({9, 9}); }},
       {"partition has 15 tokens", [](Arguments& a) { a.options.partition = Partition::line(15, 4); }},
       {"partition is a grid", [](Arguments& a) { a.options.masking = Masking::token_causal; }},

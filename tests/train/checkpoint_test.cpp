@@ -161,7 +161,7 @@ TEST(Checkpoints, AFullDiskIsAnErrorAndThePreviousOneStays) {
   const auto kept = checkpoints.newest(mhla::testing::no_damage);
   ASSERT_TRUE(kept.has_value());
   EXPECT_EQ(kept->step, 1);
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder / "c"), {}), 1);
+  EXPECT_EQ(mhla::testing::entries(folder / "c"), 1);
 }
 
 TEST(Checkpoints, RestoringListsEverythingThatDoesNotFit) {

@@ -11,7 +11,10 @@ namespace mhla::cli::bench {
 
 std::string model_table(const std::vector<ModelRow>& rows);
 
-// Throughput and memory per image over N, one SVG per pass, into the folder.
+// The least and the largest ratio of MHLA's speed to that of each other attention, a line each.
+std::string mhla_summary(const std::vector<ModelRow>& rows);
+
+// Throughput, and memory per image or sequence, over N, one SVG per pass, into the folder.
 void draw_model_charts(const std::vector<ModelRow>& rows, const std::filesystem::path& folder);
 
 }  // namespace mhla::cli::bench

@@ -1,8 +1,11 @@
 // Classifiers with cross entropy, generators with the loss of diffusion.
 #include "cli/bench/model_workload.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
+#include "cli/bench/language_workload.hpp"
 #include "diffusion/gaussian.hpp"
 #include "models/classifiers.hpp"
 #include "models/generators.hpp"
@@ -46,11 +49,24 @@ class ClassifyWorkload : public Workload {
   at::Tensor labels_;
 };
 
+void make_tiny(models::GeneratorOptions& options) { options.width = 64, options.depth = 2, options.heads = 1; }
+
+// Of a generator, in latents: that of a tiny one of the same name.
+std::int64_t own_patch(const std::string& model) {
+  models::GeneratorOptions options;
+  options.model = model;
+  make_tiny(options);
+  return models::make_generator(options)->patch();
+}
+
 class GenerateWorkload : public Workload {
  public:
-  GenerateWorkload(const WorkloadOptions& options, std::int64_t batch, at::Device device)
-      : Workload(options), model_(make(options)), gaussian_(diffusion::linear_schedule()) {
-    model_->to(device);
+  // A generator draws pictures of any size: one model serves all.
+  GenerateWorkload(const WorkloadOptions& options, std::int64_t batch, at::Device device, Shelf& shelf)
+      : Workload(options),
+        model_(shelf.get<models::Generator>(fmt::format("{} {} {}", options.model, options.attention, options.blocks),
+                                            device, [&] { return make(options); })),
+        gaussian_(diffusion::linear_schedule()) {
     const std::int64_t side = options.size / kLatentFactor;
     x_0_ = torch::randn({batch, model_->options.channels, side, side}).to(device);
     noise_ = torch::randn_like(x_0_);
@@ -71,6 +87,11 @@ class GenerateWorkload : public Workload {
     return side * side;
   }
   at::Tensor first_mixing() override { return model_->mixing_parameters().front(); }
+  at::Tensor guided(const at::Tensor& x) override {
+    constexpr double kGuidance = 4.0;
+    const at::Tensor nothing = at::full_like(labels_, model_->null_class());
+    return model_->forward_with_cfg(at::cat({x, x}), at::cat({t_, t_}), at::cat({labels_, nothing}), kGuidance);
+  }
 
  private:
   static std::shared_ptr<models::Generator> make(const WorkloadOptions& options) {
@@ -82,7 +103,7 @@ class GenerateWorkload : public Workload {
     result.patch = options.patch;
     result.blocks = {options.blocks, options.blocks};
     result.recompute = options.recompute;
-    if (options.tiny) result.width = 64, result.depth = 2, result.heads = 1;
+    if (options.tiny) make_tiny(result);
     const auto model = models::make_generator(result);
     // What starts at zero would hide the rest of the network from the check.
     const torch::NoGradGuard no_gradient;
@@ -98,6 +119,10 @@ class GenerateWorkload : public Workload {
 
 }  // namespace
 
+at::Tensor Workload::guided(const at::Tensor& /*x*/) {
+  throw Error(fmt::format("{} has no guidance; the pass must be infer or train", options.model));
+}
+
 bool is_generator(const std::string& model) {
   const std::vector<std::string> names = models::generator_names();
   return std::ranges::find(names, model) != names.end();
@@ -105,13 +130,14 @@ bool is_generator(const std::string& model) {
 
 std::int64_t patch_pixels(const WorkloadOptions& options) {
   if (!is_generator(options.model)) return options.patch > 0 ? options.patch : kUsualPatch;
-  // Names of generators end in the patch, in latents: dit_s2.
-  return kLatentFactor * (options.patch > 0 ? options.patch : options.model.back() - '0');
+  return kLatentFactor * (options.patch > 0 ? options.patch : own_patch(options.model));
 }
 
-std::unique_ptr<Workload> make_workload(const WorkloadOptions& options, std::int64_t batch, at::Device device) {
+std::unique_ptr<Workload> make_workload(const WorkloadOptions& options, std::int64_t batch, at::Device device,
+                                        Shelf& shelf) {
   torch::manual_seed(1);
-  if (is_generator(options.model)) return std::make_unique<GenerateWorkload>(options, batch, device);
+  if (is_generator(options.model)) return std::make_unique<GenerateWorkload>(options, batch, device, shelf);
+  if (is_language_model(options.model)) return make_language_workload(options, batch, device, shelf);
   return std::make_unique<ClassifyWorkload>(options, batch, device);
 }
 

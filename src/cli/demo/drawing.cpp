@@ -35,7 +35,7 @@ DrawnPictures draw_pictures(std::int64_t count, std::int64_t steps, const std::f
     return drawn;
   }
   const models::LoadedGenerator generator = models::load_generator(file);
-  const diffusion::Schedule schedule = diffusion::parse_schedule(generator.facts.schedule, generator.facts.steps);
+  const auto process = diffusion::make_process(generator.facts.schedule, generator.facts.steps);
   const tasks::PictureSet set = every_class(*generator.model, count);
   tasks::SampleRequest request{.sampler = tasks::Sampler::dpmpp, .steps = steps, .guidance = {.scale = kGuidance}};
   set.ask_for(request, 0, set.size(), generator.model->options.classes);
@@ -43,7 +43,7 @@ DrawnPictures draw_pictures(std::int64_t count, std::int64_t steps, const std::f
   const auto start = std::chrono::steady_clock::now();
   const double share = 1.0 / static_cast<double>(set.size() * steps);
   const at::Tensor pixels =
-      tasks::pixels_of(tasks::sample(*generator.model, schedule, request, [&](const tasks::Drawing&) { step(share); }));
+      tasks::pixels_of(tasks::sample(*generator.model, *process, request, [&](const tasks::Drawing&) { step(share); }));
   drawn.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   drawn.model = file.filename().string();
   drawn.height = pixels.size(1);

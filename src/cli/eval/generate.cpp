@@ -5,14 +5,13 @@
 
 #include <functional>
 #include <memory>
-#include <optional>
 
+#include "cli/eval/phase_progress.hpp"
 #include "cli/support/checks.hpp"
 #include "cli/support/device.hpp"
 #include "cli/support/machine.hpp"
 #include "cli/support/option_group.hpp"
 #include "cli/support/output.hpp"
-#include "cli/support/progress.hpp"
 #include "io/file.hpp"
 #include "tasks/classify/pretrained.hpp"
 #include "tasks/generate/evaluation_report.hpp"
@@ -25,19 +24,6 @@ struct EvalGenerateOptions {
   std::string device = "auto", report;
   int threads = 0;
   Output output;
-};
-
-// One progress line after the other.
-class PhaseProgress {
- public:
-  void operator()(const std::string& phase, double done, double total) {
-    if (phase != phase_) progress_.emplace(phase_ = phase, total);
-    progress_->advance(done);
-  }
-
- private:
-  std::string phase_;
-  std::optional<Progress> progress_;
 };
 
 void run_eval_generate(const EvalGenerateOptions& options) {
@@ -77,7 +63,8 @@ void add_eval_generate(CLI::App& eval) {
       .add_open("--count", evaluation.count, "N", "Pictures of each class",
                 "100; of --images as many as every class has")
       ->check(within(1, 1'000'000));
-  judged.add("--sampler", evaluation.sampler, "NAME", "How to draw")->check(CLI::IsMember({"ddpm", "ddim", "dpm++"}));
+  judged.add_open("--sampler", evaluation.sampler, "NAME", "How to draw", "ddim, of a flow euler")
+      ->check(CLI::IsMember(std::vector<std::string>(tasks::kSamplers.begin(), tasks::kSamplers.end())));
   judged.add("--steps", evaluation.steps, "N", "Steps of drawing")->check(within(1, 1'000'000));
   judged.add("--cfg-scale", evaluation.guidance.scale, "W", "Strength of classifier-free guidance; 1 is none")
       ->check(within(0.0, 1000.0));

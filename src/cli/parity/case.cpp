@@ -25,10 +25,10 @@ torch::Tensor Case::tensor(const std::string& name, std::int64_t axes) const {
   return loaded;
 }
 
-torch::Tensor Case::indices(const std::string& name, std::int64_t most) const {
+torch::Tensor Case::indices(const std::string& name, std::int64_t most, std::int64_t axes) const {
   torch::Tensor loaded = io::to_torch(file_, name);
-  if (loaded.scalar_type() != torch::kInt64 || loaded.dim() != 1)
-    fail(fmt::format("tensor \"{}\" is not a list of int64", name));
+  if (loaded.scalar_type() != torch::kInt64 || loaded.dim() != axes)
+    fail(fmt::format("tensor \"{}\" is not int64 with {} ax{}s", name, axes, axes == 1 ? "i" : "e"));
   if (loaded.numel() > 0 && (loaded.min().item<std::int64_t>() < 0 || loaded.max().item<std::int64_t>() > most))
     fail(fmt::format("tensor \"{}\" has numbers outside of 0 to {}", name, most));
   return loaded;

@@ -25,7 +25,8 @@ class Case {
   torch::Tensor tensor(const std::string& name) const;  // of floating-point numbers, all finite
   const io::Json& config() const { return config_; }
   torch::Tensor tensor(const std::string& name, std::int64_t axes) const;
-  torch::Tensor indices(const std::string& name, std::int64_t most) const;   // int64 [n], each 0 to `most`
+  // int64, each 0 to `most`.
+  torch::Tensor indices(const std::string& name, std::int64_t most, std::int64_t axes = 1) const;
   std::map<std::string, torch::Tensor> parameters() const;                   // the tensors param/<key> by their keys
   io::SafeTensors parameters_as_file(const std::string& prefix = "") const;  // those param/<prefix><key> by <key>
 
@@ -96,6 +97,11 @@ Outputs run_wan_pipeline(const Case& parity_case);
 
 // The image autoencoder: image -> mean, logvar; latent -> decoded.
 Outputs run_sd_vae(const Case& parity_case);
+
+// Text to image: ids, mask -> states; x, t, text, mask -> velocity; image -> encoded and latent -> decoded.
+Outputs run_gemma2(const Case& parity_case);
+Outputs run_sana(const Case& parity_case);
+Outputs run_dcae(const Case& parity_case);
 
 // The noise schedule, its respacing, one reverse step and the training loss for a given network output.
 Outputs run_diffusion(const Case& parity_case);

@@ -76,7 +76,9 @@ Outputs run_dit_softmax_block(const Case& parity_case) {
       stored[name] = tensor;
   }
   models::load_tensors(block, stored, parity_case.file().source());
-  return {{"out", block.forward(x, torch::silu(parity_case.tensor("in/c", 2)), {1, x.size(1)})}};
+  nn::GatedStream stream(x);
+  block.forward(stream, torch::silu(parity_case.tensor("in/c", 2)), {1, x.size(1)});
+  return {{"out", stream.value()}};
 }
 
 }  // namespace mhla::cli::parity

@@ -88,15 +88,18 @@ struct Kind {
 };
 constexpr std::array kKinds = {
     Kind{"causal_op", run_causal_op},
+    Kind{"dcae", run_dcae},
     Kind{"ddpm_sampler", run_ddpm_sampler},
     Kind{"diffusion", run_diffusion},
     Kind{"dit", run_dit},
     Kind{"dit_softmax_block", run_dit_softmax_block},
     Kind{"flow_sampler", run_flow_sampler},
+    Kind{"gemma2", run_gemma2},
     Kind{"gla_op", run_gla_op},
     Kind{"lm", run_lm},
     Kind{"lm_layer", run_lm_layer},
     Kind{"mixing_init", run_mixing_init},
+    Kind{"sana", run_sana},
     Kind{"sd_vae", run_sd_vae},
     Kind{"umt5", run_umt5},
     Kind{"vit", run_vit},

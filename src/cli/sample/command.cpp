@@ -45,7 +45,7 @@ void draw(SampleJob& job, SampleOutputs& outputs) {
       progress.advance(1.0, fmt::format("{} pictures", count));
     };
     job.set.ask_for(job.request, begin, std::min(begin + portion(job), count), job.generator.model->options.classes);
-    outputs.take(begin, job.developer.pixels(tasks::sample(*job.generator.model, job.schedule, job.request, watch)));
+    outputs.take(begin, job.developer.pixels(tasks::sample(*job.generator.model, *job.process, job.request, watch)));
   }
 }
 
@@ -65,7 +65,7 @@ int run_sample(SampleCommand& given) {
   std::ostream& text = given.output.text();
   text << fmt::format("{} picture{} of {} x {} pixels in {:.1f} s, {} steps of {}\n",
                       grouped(static_cast<double>(job.set.size())), job.set.size() == 1 ? "" : "s", job.width,
-                      job.height, seconds, options.steps, options.sampler);
+                      job.height, seconds, options.steps, tasks::name_of(job.request.sampler));
   io::Json files = io::Json::array();
   for (const auto& [file, content] : written) {
     text << fmt::format("{}: {}\n", file, content);
@@ -101,8 +101,8 @@ void add_what(CLI::App& command, SampleOptions& options) {
 void add_how(CLI::App& command, SampleCommand& given) {
   SampleOptions& options = given.options;
   OptionGroup group(command, "Sampling");
-  group.add("--sampler", options.sampler, "NAME", "How noise becomes a picture")
-      ->check(CLI::IsMember({"ddim", "ddpm", "dpm++"}));
+  group.add_open("--sampler", options.sampler, "NAME", "How noise becomes a picture", "ddim, of a flow euler")
+      ->check(CLI::IsMember(std::vector<std::string>(tasks::kSamplers.begin(), tasks::kSamplers.end())));
   group.add("--steps", options.steps, "S", "Steps, at most as many as the model's schedule has")
       ->check(at_least<std::int64_t>(1));
   group.add("--cfg-scale", options.cfg_scale, "W", "Strength of classifier-free guidance; 1 is none")

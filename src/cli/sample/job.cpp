@@ -43,12 +43,12 @@ std::vector<std::int64_t> drawn_size(const SampleOptions& options, const models:
 SampleJob::SampleJob(const SampleOptions& options)
     : model_file(tasks::pretrained_path(options.model, "generate")), device(choose_device(options.device)),
       generator(models::load_generator(model_file, device)),
-      schedule(diffusion::parse_schedule(generator.facts.schedule, generator.facts.steps)),
+      process(diffusion::make_process(generator.facts.schedule, generator.facts.steps)),
       developer(generator, autoencoder(options, generator.facts, device)), set(pictures(options, generator)) {
   request.size = drawn_size(options, *generator.model, developer.factor());
   height = request.size[0] * developer.factor();
   width = request.size[1] * developer.factor();
-  request.sampler = tasks::parse_sampler(options.sampler);
+  request.sampler = options.sampler.empty() ? tasks::usual_sampler(*process) : tasks::parse_sampler(options.sampler);
   request.steps = options.steps;
   request.guidance = {.scale = options.cfg_scale, .from = options.cfg_interval[0], .to = options.cfg_interval[1]};
   if (request.guidance.from > request.guidance.to)
@@ -57,7 +57,7 @@ SampleJob::SampleJob(const SampleOptions& options)
   request.seed = options.seed;
   request.batch = options.batch;
   try {
-    tasks::check(request, *generator.model, schedule);
+    tasks::check(request, *generator.model, *process);
   } catch (const Error& error) {
     throw UsageError(fmt::format("--{}", error.what()));  // it begins with the name of the option
   }

@@ -18,7 +18,7 @@
 namespace mhla::cli {
 
 struct SampleOptions {
-  std::string model, vae, device = "auto", sampler = "ddim";
+  std::string model, vae, device = "auto", sampler;
   std::vector<std::string> classes = {"all"};
   std::int64_t count = 4, first = 0, steps = 50, batch = 16;
   std::vector<std::int64_t> size;  // in pixels; empty: the model's own
@@ -35,7 +35,7 @@ struct SampleJob {
   std::filesystem::path model_file;
   at::Device device;
   models::LoadedGenerator generator;
-  diffusion::Schedule schedule;
+  std::shared_ptr<const diffusion::Process> process;
   tasks::Developer developer;
   tasks::PictureSet set;
   tasks::SampleRequest request;  // without classes and numbers

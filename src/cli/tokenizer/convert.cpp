@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <array>
 #include <iostream>
 #include <iterator>
 #include <memory>
@@ -12,6 +13,7 @@
 #include "cli/support/output.hpp"
 #include "cli/tokenizer/commands.hpp"
 #include "io/output_file.hpp"
+#include "mhla/types.hpp"
 #include "text/encode_all.hpp"
 
 namespace mhla::cli {
@@ -23,7 +25,20 @@ struct Conversion {
   Output output;
 };
 
-std::string standard_input() { return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()}; }
+constexpr std::size_t kMostInput = std::size_t{1} << 28;
+
+std::string standard_input() {
+  std::string text;
+  std::array<char, 1 << 16> part{};
+  do {
+    std::cin.read(part.data(), part.size());
+    text.append(part.data(), static_cast<std::size_t>(std::cin.gcount()));
+    if (text.size() > kMostInput)
+      throw Error(
+          fmt::format("standard input: more than {} bytes; `mhla tokenize` takes files of any size", kMostInput));
+  } while (std::cin);
+  return text;
+}
 
 void run_tokenizer_encode(const Conversion& given) {
   const auto tokenizer = text::open_tokenizer(given.tokenizer);

@@ -47,6 +47,8 @@ void add_model_options(CLI::App& command, TrainClassifyOptions& options) {
   group.add("--mixing-init", model.mixing_init, "NAME", "How the mixing matrices start")
       ->check(
           shown_choices({"paper", "linear", "cos", "exp", "gaussian", "local", "uniform", "running_mean", "constant"}));
+  group.add("--mixing", model.mixing, "NAME", "Mixing by the learned matrix alone, or moved by what blocks hold")
+      ->check(CLI::IsMember({"static", "input"}));
   group.flag("--mixing-frozen", model.mixing_frozen, "Do not train the mixing matrices");
   group.add_open("--drop-path", options.drop_path, "RATE", "Drop-path rate of the last layer")
       ->check(within(0.0, 0.99));
@@ -62,6 +64,7 @@ void add_recipe_options(CLI::App& command, TrainClassifyOptions& options) {
       ->check(CLI::IsMember({"small", "deit"}));
   group.add_open("--epochs", options.epochs, "N", "Passes over the training images; may be a fraction")
       ->check(within(1e-6, 1e6));
+  add_batch_options(command, options);
   add_optimisation_options(command, options);
 }
 

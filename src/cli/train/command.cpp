@@ -7,8 +7,10 @@
 #include "cli/support/output.hpp"
 #include "cli/train/classify_options.hpp"
 #include "cli/train/generate_options.hpp"
+#include "cli/train/language_options.hpp"
 #include "tasks/classify/training.hpp"
 #include "tasks/generate/training.hpp"
+#include "tasks/language/training.hpp"
 
 namespace mhla::cli {
 namespace {
@@ -21,7 +23,8 @@ io::Json summary(const tasks::TrainedClassifier& trained) {
   return {{"finished", trained.finished},     {"steps", trained.steps},       {"results", trained.results},
           {"bad_images", trained.bad_images}, {"settings", trained.settings}, {"weights", trained.weights.string()}};
 }
-io::Json summary(const tasks::TrainedGenerator& trained) {
+template <typename Trained>
+io::Json summary(const Trained& trained) {
   return {{"finished", trained.finished},
           {"steps", trained.steps},
           {"results", trained.results},
@@ -64,6 +67,8 @@ void add_train(CLI::App& program, Outcome& outcome) {
   add_task(group, outcome, "generate",
            "Train an image generator (DiT, DiG) with softmax, linear, MHLA or GLA attention",
            add_train_generate_options, tasks::train_generator);
+  add_task(group, outcome, "language", "Train a language model with softmax, linear, GLA or MHLA attention",
+           add_train_language_options, tasks::train_language_model);
 }
 
 }  // namespace mhla::cli

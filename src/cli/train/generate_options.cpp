@@ -45,6 +45,8 @@ void add_model_options(CLI::App& command, TrainGenerateOptions& options) {
   group.add("--mixing-init", model.mixing_init, "NAME", "How the mixing matrices start")
       ->check(
           shown_choices({"paper", "linear", "cos", "exp", "gaussian", "local", "uniform", "running_mean", "constant"}));
+  group.add("--mixing", model.mixing, "NAME", "Mixing by the learned matrix alone, or moved by what blocks hold")
+      ->check(CLI::IsMember({"static", "input"}));
   group.flag("--mixing-frozen", model.mixing_frozen, "Do not train the mixing matrices");
   group.flag("--recompute", model.recompute, "Compute activations again in the backward pass: less memory, more time");
   add_init_option(command, options);
@@ -57,9 +59,12 @@ void add_recipe_options(CLI::App& command, TrainGenerateOptions& options) {
            "Where defaults come from: small (dit_t4, 64 px, 4,000 steps) or dit (dit_s2, 256 px, 400,000 steps)")
       ->check(CLI::IsMember({"small", "dit"}));
   group.add_open("--steps", options.steps, "N", "Optimiser steps")->check(within<std::int64_t>(1, 1'000'000'000));
+  add_batch_options(command, options);
   add_optimisation_options(command, options);
-  group.add("--noise", options.noise, "NAME", "How noise grows over the 1,000 steps of the diffusion")
-      ->check(CLI::IsMember({"linear", "cosine"}));
+  group
+      .add("--noise", options.noise, "NAME",
+           "How noise grows over the 1,000 steps of the diffusion; flow: linearly, and the network predicts velocities")
+      ->check(CLI::IsMember({"linear", "cosine", "flow"}));
   group.add("--drop-class", options.drop_class, "SHARE", "How often a picture is shown without its class")
       ->check(within(0.0, 1.0));
 }

@@ -13,18 +13,22 @@ CLI::Validator steps() { return at_least<std::int64_t>(0); }
 
 }  // namespace
 
+void add_batch_options(CLI::App& command, tasks::TrainingOptions& options) {
+  OptionGroup group(command, kRecipeHeading);
+  group.add_open("--batch", options.batch, "N", "Images of a batch, over all processes")->check(within(1, 1 << 20));
+  group.add("--accumulate", options.accumulate, "N", "Batches of an optimiser step")->check(within(1, 1 << 20));
+}
+
 void add_init_option(CLI::App& command, tasks::TrainingOptions& options) {
   OptionGroup(command, kModelHeading)
       .add("--init", options.init, "FILE", "Begin with the weights of this .safetensors file, as far as they fit")
       ->check(existing_file());
 }
 
-void add_optimisation_options(CLI::App& command, tasks::TrainingOptions& options) {
+void add_optimisation_options(CLI::App& command, tasks::TrainingOptions& options, const char* min_lr) {
   OptionGroup group(command, kRecipeHeading);
-  group.add_open("--batch", options.batch, "N", "Images of a batch, over all processes")->check(within(1, 1 << 20));
-  group.add("--accumulate", options.accumulate, "N", "Batches of an optimiser step")->check(within(1, 1 << 20));
   group.add_open("--lr", options.lr, "RATE", "Highest learning rate")->check(above_zero());
-  group.add("--min-lr", options.min_lr, "RATE", "Learning rate at the end")->check(at_least(0.0));
+  group.add_open("--min-lr", options.min_lr, "RATE", "Learning rate at the end", min_lr)->check(at_least(0.0));
   group.add("--mixing-lr", options.mixing_lr, "FACTOR", "Learning rate of the mixing matrices, relative to --lr")
       ->check(at_least(0.0));
   group.add("--schedule", options.schedule, "NAME", "How the learning rate falls")

@@ -68,6 +68,24 @@ inline Vector<T> multiply_add(T a, const Vector<T>& b, const Vector<T>& c) {
 #endif
 }
 
+// The same lane by lane.
+template <typename T>
+inline Vector<T> multiply_add(const Vector<T>& a, const Vector<T>& b, const Vector<T>& c) {
+#if defined(__AVX512F__)
+  if constexpr (sizeof(T) == sizeof(float))
+    return (Vector<T>)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+  else
+    return (Vector<T>)_mm512_fmadd_pd((__m512d)a, (__m512d)b, (__m512d)c);
+#elif defined(__AVX2__)
+  if constexpr (sizeof(T) == sizeof(float))
+    return (Vector<T>)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+  else
+    return (Vector<T>)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)c);
+#else
+  return a * b + c;
+#endif
+}
+
 template <typename T>
 inline T sum_lanes(const Vector<T>& v) {
   T lanes[kLanes<T>];

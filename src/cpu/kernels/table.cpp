@@ -11,6 +11,7 @@ const Kernels<T>& table() {
       .product_k_major = product_k_major<T>,
       .product_rows = product_rows<T>,
       .gram = gram<T>,
+      .row_product = row_product<T>,
       .load = load<T>,
       .store = store<T>,
       .store_gradient = store_gradient<T>,

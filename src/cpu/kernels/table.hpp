@@ -14,6 +14,9 @@ void gram(std::int64_t rows, std::int64_t columns, std::int64_t n, const T* x, s
           std::int64_t ldy, T* acc);
 
 template <typename T>
+void row_product(const RowProductPart<T>& p);
+
+template <typename T>
 void load(const Rows& rows, const Features& features, const void* from, T* tile);
 template <typename T>
 void store(const Rows& rows, const T* tile, const T* factor, void* to);

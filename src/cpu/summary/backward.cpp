@@ -82,7 +82,7 @@ void Backward<T>::summarize(BackwardScratch<T>& scratch, std::int64_t local) {
 
 template <typename T>
 void Backward<T>::mix_summaries(std::int64_t head) {
-  block_mixing_ = mixing_for(call_, call_.mixing(args_->in, head), i0_, blocks_, total_, weights_);
+  block_mixing_ = mixing_for(call_, call_.mixing(args_->in, s_, head), i0_, blocks_, total_, weights_);
   if (kept_.given()) return;
   mix(kernel_, team_, block_mixing_.with(S_, stride_, mixed_, stride_), width_, strips_.data());
   if (call_.has_paper_denominator()) denominator_.mix_z(block_mixing_, strips_.front());
@@ -106,7 +106,7 @@ void Backward<T>::mixing_gradient(std::int64_t head, std::int64_t part) {
                    denominator_.slots(0), denominator_.slot_width());
     for (std::int64_t i = 0; i < rows; ++i) {
       const std::int64_t row = i0_ + first + i;
-      T* to = d_mixing_->row(part, head, row);
+      T* to = d_mixing_->row(part, s_, head, row);
       for (std::int64_t b = 0; b < call_.mixing_limit(row, total_); ++b) to[b] += products.get(i, b);
       if (call_.token_causal) to[row] += own_gradient_[first + i];
     }
@@ -161,7 +161,7 @@ std::size_t backward_workspace(const Problem& problem, int threads) {
   const CpuCall<T> call(problem);
   const Schedule schedule(call.units(), threads);
   Workspace measure;
-  const MixingGradient<T> d_mixing(measure, call);
+  const MixingGradient<T> d_mixing(measure, call, nullptr);
   for (int i = 0; i < schedule.side_by_side; ++i)
     Backward<T>(call, nullptr, nullptr, measure, Team(serial(), schedule.per_unit));
   return measure.used();
@@ -172,7 +172,7 @@ void backward(const Problem& problem, const BackwardArgs& args, const Parallel& 
   const CpuCall<T> call(problem);
   const Schedule schedule(call.units(), threads);
   Workspace workspace(args.run.workspace);
-  MixingGradient<T> d_mixing(workspace, call);
+  MixingGradient<T> d_mixing(workspace, call, static_cast<T*>(args.d_mixing));
   std::deque<Backward<T>> backwards;
   for (int i = 0; i < schedule.side_by_side; ++i)
     backwards.emplace_back(call, &args, &d_mixing, workspace,
@@ -182,7 +182,7 @@ void backward(const Problem& problem, const BackwardArgs& args, const Parallel& 
     for (std::int64_t unit = d_mixing.first_unit(part); unit < d_mixing.first_unit(part + 1); ++unit)
       backwards[static_cast<std::size_t>(worker)].run(unit, part);
   });
-  if (args.d_mixing != nullptr) d_mixing.finish(static_cast<T*>(args.d_mixing));
+  d_mixing.finish();
 }
 
 template std::size_t backward_workspace<float>(const Problem&, int);

@@ -113,7 +113,7 @@ class Backward {
   T* d_S(std::int64_t block) const { return d_S_ + block * stride_; }
   T* mixed(std::int64_t local) const { return mixed_ + local * stride_; }
   const T* mixing_row(std::int64_t head, std::int64_t i) const {
-    return call_.mixing(args_->in, head) + i * call_.p.mixing_blocks;
+    return call_.mixing(args_->in, s_, head) + i * call_.p.mixing_blocks;
   }
   bool continues_initial_block(std::int64_t local) const { return local == 0 && call_.layout.filled() > 0; }
   bool separate_denominator() const { return call_.p.separate_denominator; }

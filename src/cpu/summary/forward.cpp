@@ -144,7 +144,7 @@ class Forward {
   }
 
   void mix_summaries(std::int64_t head) {
-    mixing_ = call_.mixing(args_->in, head);
+    mixing_ = call_.mixing(args_->in, s_, head);
     block_mixing_ = mixing_for(call_, mixing_, i0_, blocks_, i0_ + blocks_, weights_);
     mix(kernel_, team_, block_mixing_.with(S_, stride_, mixed_, stride_), stride_ - kLine<T>, strips_.data());
     if (call_.has_paper_denominator()) denominator_.mix_z(block_mixing_, strips_.front());

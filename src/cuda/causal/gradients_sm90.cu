@@ -136,7 +136,8 @@ __device__ void weigh(std::uint32_t (&pairs)[4][4], const float (&products)[32],
 
 template <typename E>
 __device__ float own_weight(const Params<E>& p, const Shape::Item& at) {
-  return p.scale * p.args.shape.template weight<float>(at.head, at.block, at.block);
+  const Shape& shape = p.args.shape;
+  return p.scale * shape.template weight<float>(shape.matrix(at.s.index, at.head), at.block, at.block);
 }
 
 // d m[b, b], by the warpgroup of dq, out of its products dO V^T.

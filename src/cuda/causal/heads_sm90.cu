@@ -39,7 +39,7 @@ __device__ void read_out(Memory<E, true>& memory, const Params<E>& p) {
   Step<E, true> step(p);
   step.next(stage);
   const auto own_weight = [&] {
-    return step ? p.args.shape.template weight<float>(step.head, step.block(), step.block()) : 0.0F;
+    return step ? p.args.shape.template weight<float>(step.matrix(), step.block(), step.block()) : 0.0F;
   };
   for (float weight = own_weight(); step; weight = own_weight()) {
     // What follows from these is cheaper to find again than to keep, for which there are no registers.

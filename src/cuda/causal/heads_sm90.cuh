@@ -84,6 +84,7 @@ struct Step {
   __device__ int stage() const { return static_cast<int>(n % kStages); }
   __device__ int parity() const { return static_cast<int>(n / kStages & 1); }
   __device__ int block() const { return block(t); }
+  __device__ int matrix() const { return p.args.shape.matrix(sequence, head); }  // of weights
   __device__ BoxPlace token_place() const { return {head * kDepth, block() * kBlock, 0, 0, sequence}; }
   __device__ BoxPlace rest_place() const {
     return {head * p.args.shape.value_dim + column, block() * kBlock, 0, 0, sequence};

@@ -123,17 +123,17 @@ class Slots {
   unsigned char* own_;
 };
 
-// The weights of a head, by all threads that mix.
+// The weights of a matrix, by all threads that mix.
 template <typename E, bool kReadsOut>
-__device__ void load_weights(Memory<E, kReadsOut>& memory, const Params<E>& p, int head) {
+__device__ void load_weights(Memory<E, kReadsOut>& memory, const Params<E>& p, int matrix) {
   sync_threads(kMixingThreads);
 #pragma unroll 1
   for (int n = static_cast<int>(threadIdx.x); n < kMostBlocks * kMostBlocks; n += kMixingThreads) {
     const int to = n / kMostBlocks, from = n % kMostBlocks, last = p.blocks - 1;
     float weight = 0;
     if (from < to && to <= last)
-      weight = !kReadsOut && p.args.reversed ? p.args.shape.template weight<float>(head, last - from, last - to)
-                                             : p.args.shape.template weight<float>(head, to, from);
+      weight = !kReadsOut && p.args.reversed ? p.args.shape.template weight<float>(matrix, last - from, last - to)
+                                             : p.args.shape.template weight<float>(matrix, to, from);
     memory.weights[to][from] = to_element<E>(weight);
   }
   sync_threads(kMixingThreads);
@@ -146,7 +146,7 @@ __device__ void mix(Memory<E, kReadsOut>& memory, const Params<E>& p) {
   const std::uint32_t rows = narrow_rows(static_cast<int>(threadIdx.x) / 32 * 16);
   const Slots<E, kReadsOut> slots(memory);
   Packed recent[kGroup - 1];  // the blocks of this group so far
-  int loaded = -1;            // the head whose weights are there
+  int loaded = -1;            // the matrix whose weights are there
   unsigned n = 0;
 
   // Block kPlace of the group that begins with block t0; the summary of the block before it comes first.
@@ -196,9 +196,9 @@ __device__ void mix(Memory<E, kReadsOut>& memory, const Params<E>& p) {
   };
 
   for (Step<E, kReadsOut> step(p); step; step.next_unit()) {
-    const int head = p.args.shape.mixing_per_head ? step.head : 0;
-    if (head != loaded) load_weights(memory, p, head);
-    loaded = head;
+    const int matrix = step.matrix();
+    if (matrix != loaded) load_weights(memory, p, matrix);
+    loaded = matrix;
     for (int t0 = 0; t0 < p.blocks; t0 += kGroup)
       [&]<int... kPlace>(std::integer_sequence<int, kPlace...>) {
         (void)((t0 + kPlace < p.blocks && (take_block.template operator()<kPlace>(t0, step), true)) && ...);

@@ -79,7 +79,7 @@ __global__ void denominator_kernel(const __grid_constant__ DenominatorArgs<E> ar
   const T* const z = args.sums + row * shape.key_pad;
   const bool pairs = shape.masking == Masking::token_causal;
   const int own = shape.initial_full + at.block;
-  const T own_weight = pairs ? shape.weight<T>(at.head, own, own) : T(0);
+  const T own_weight = pairs ? shape.weight<T>(shape.matrix(at.s.index, at.head), own, own) : T(0);
   const auto q = args.q.head(at.s.batch, at.head);
   const auto k = args.k.head(at.s.batch, kv_head);
   for_each_token(at, [&](int n) {
@@ -106,11 +106,12 @@ __global__ void mix_slots_kernel(const __grid_constant__ Shape shape, const T* s
                                  TokenScalars<T> out) {
   const TokenBlock at = TokenBlock::of(shape, true);
   const std::int64_t first = shape.mixed_row(at.s, at.head, 0);
+  const int matrix = shape.matrix(at.s.index, at.head);
   for_each_token(at, [&](int n) {
     const int slot = at.tokens.slot(n);
     T sum = 0;
     for (int j = lane_id(); j < at.s.blocks; j += 32) {
-      const T weight = transposed ? shape.weight<T>(at.head, j, at.block) : shape.weight<T>(at.head, at.block, j);
+      const T weight = transposed ? shape.weight<T>(matrix, j, at.block) : shape.weight<T>(matrix, at.block, j);
       sum += weight * slots[(first + j) * shape.capacity + slot];
     }
     sum = warp_sum(sum);
@@ -272,7 +273,7 @@ __global__ void separate_query_kernel(const __grid_constant__ SeparateGradientAr
   const int kv_head = at.head / (shape.heads / shape.kv_heads);
   const bool pairs = shape.masking == Masking::token_causal;
   const int own = shape.initial_full + at.block;
-  const T own_weight = pairs ? shape.weight<T>(at.head, own, own) : T(0);
+  const T own_weight = pairs ? shape.weight<T>(shape.matrix(at.s.index, at.head), own, own) : T(0);
   const std::int64_t row = args.own ? shape.entry_row(at.s, kv_head, shape.initial + at.block) : at.row;
   const auto q = args.q.head(at.s.batch, at.head);
   const auto k = args.k.head(at.s.batch, kv_head);
@@ -317,7 +318,7 @@ __global__ void separate_key_kernel(const __grid_constant__ SeparateGradientArgs
       T value = args.dz[at.row * shape.key_pad + d];
       for (int head = at.head * group; pairs && head < (at.head + 1) * group; ++head) {
         const auto q = args.q.head(at.s.batch, head);
-        const T weight = shape.weight<T>(head, own, own) * static_cast<T>(shape.scale);
+        const T weight = shape.weight<T>(shape.matrix(at.s.index, head), own, own) * static_cast<T>(shape.scale);
         for (int query = n; query < at.tokens.count(); ++query) {
           const std::int64_t other = at.tokens[query];
           value += weight * args.g.at(at.s.batch, other, head) * shape.feature(to_accumulator(q.row(other)[d]));

@@ -103,7 +103,10 @@ struct Head : Warp<E> {
     k = shared_address(warp.memory.k(turn));
   }
   // m[i, j]
-  __device__ float weight(int i, int j) const { return this->p.args.shape.template weight<float>(number, i, j); }
+  __device__ float weight(int i, int j) const {
+    const Shape& shape = this->p.args.shape;
+    return shape.template weight<float>(shape.matrix(batch, number), i, j);
+  }
 };
 
 namespace {

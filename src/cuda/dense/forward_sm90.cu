@@ -61,7 +61,7 @@ __global__ __launch_bounds__(kMostThreads, 1) void dense_forward_kernel(const __
     const int batch = shape.by_heads.divide(item), head = item - batch * shape.heads;
     const std::uint32_t q = shared_address(shared) + static_cast<std::uint32_t>(turn.at * 3 * tile_bytes);
     const std::uint32_t k = q + static_cast<std::uint32_t>(tile_bytes), v = k + static_cast<std::uint32_t>(tile_bytes);
-    const float weights = lane < blocks ? shape.weight<float>(head, warp, lane) : 0.0F;
+    const float weights = lane < blocks ? shape.weight<float>(shape.matrix(batch, head), warp, lane) : 0.0F;
     wait(full + turn.at, turn.parity);
     std::uint32_t a[4][4];
     if (!is_identity) {

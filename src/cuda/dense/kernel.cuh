@@ -257,7 +257,7 @@ struct DenseKernel {
       weight_block = by_capacity.divide(others.row0 + lane_id() * 16);
       const int i = args.of_queries ? block : weight_block, b = args.of_queries ? weight_block : block;
       seen = weight_block < s.blocks && (!kCausal || b <= i);
-      if (seen) weight = shape.template weight<T>(others.query_head, i, b);
+      if (seen) weight = shape.template weight<T>(shape.matrix(s.index, others.query_head), i, b);
     }
 #pragma unroll
     for (int j = 0; j < kPairs; ++j) {

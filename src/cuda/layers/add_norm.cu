@@ -1,5 +1,5 @@
-// A warp holds a row: K vectors of 4 elements per lane. The backward pass keeps the sums for weight and bias in
-// registers while its warps walk over the rows.
+// A warp holds a row: K vectors of 4 elements per lane. An RMSNorm is a LayerNorm whose mean is zero. The backward pass
+// keeps the sums for weight and bias in registers while its warps walk over the rows.
 #include "cuda/layers/warp_rows.cuh"
 #include "mhla/layers.hpp"
 
@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(kWarps* kWarp) add_norm_forward(AddNorm p, Add
 #pragma unroll
     for (int i = 0; i < V; ++i) total += x[k][i];
   });
-  const float mean = warp_sum(total) / static_cast<float>(channels);
+  const float mean = p.rms ? 0.0F : warp_sum(total) / static_cast<float>(channels);
   float squares = 0.0F;
   for_each_vector<K>(channels, [&](int k, int) {
 #pragma unroll
@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(kWarps* kWarp) add_norm_backward(AddNorm p, Ad
         slope += d[k][i] * xhat[k][i];
       }
     });
-    mean = warp_sum(mean) * scale;
+    mean = p.rms ? 0.0F : warp_sum(mean) * scale;
     slope = warp_sum(slope) * scale;
     for_each_vector<K>(channels, [&](int k, int column) {
 #pragma unroll

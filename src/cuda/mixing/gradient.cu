@@ -1,5 +1,5 @@
 // The mixing gradient: one product per (sequence, head), its contraction over Dk x Dv split among thread blocks, then
-// one ordered sum over splits, sequences and heads.
+// one ordered sum over splits and over the sequences and heads of a matrix.
 #include <algorithm>
 
 #include "cuda/mixing/mixing.hpp"
@@ -113,23 +113,27 @@ __global__ __launch_bounds__(128, kBlocksPerSM<Math, 128>) void gradient_kernel(
   });
 }
 
-// One warp per element of d_mixing.
+// One warp per element of d_mixing; one thread where its matrix is that of one (sequence, head) alone.
+constexpr int kSumThreads = 256;
+inline int sum_lanes(const Shape& shape) { return shape.row_matrices > 0 ? 1 : 32; }
+
 template <typename E>
-__global__ void sum_kernel(const __grid_constant__ MixingGradientArgs<E> args, Split split) {
+__global__ void sum_kernel(const __grid_constant__ MixingGradientArgs<E> args, Split split, int lanes) {
   using T = Accumulator<E>;
   const Shape& shape = args.shape;
   const std::int64_t M = shape.mixing_blocks;
-  const std::int64_t element = (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / 32;
-  if (element >= (shape.mixing_per_head ? shape.heads : 1) * M * M) return;
+  const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * kSumThreads + threadIdx.x;
+  const std::int64_t element = lanes == 1 ? thread : thread / 32;
+  const int lane = lanes == 1 ? 0 : lane_id();
+  if (element >= shape.matrices * M * M) return;
   const auto column = static_cast<int>(element % M);
   const auto row = static_cast<int>(element / M % M);
-  const auto head = static_cast<int>(element / (M * M));
+  const auto matrix = static_cast<int>(element / (M * M));
   const int block = row - shape.initial_full;
-  const int heads = shape.mixing_per_head ? 1 : shape.heads;
 
   T sum = 0;
-  for (int n = lane_id(); n < shape.sequences * heads; n += 32) {
-    const int unit = shape.mixing_per_head ? n * shape.heads + head : n;
+  for (int n = lane; n < shape.sequences * shape.heads / shape.matrices; n += lanes) {
+    const int unit = n * shape.matrices + matrix;
     const SequenceRow s = shape.sequence(unit / shape.heads);
     if (block < 0 || block >= s.blocks) continue;
     const auto add = [&](int entry) {
@@ -147,8 +151,8 @@ __global__ void sum_kernel(const __grid_constant__ MixingGradientArgs<E> args, S
     }
     if (args.pairs != nullptr) sum += args.pairs[(unit * M + row) * M + column];
   }
-  for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_down_sync(0xffffffffu, sum, offset);
-  if (lane_id() == 0) args.d_mixing[element] = sum;
+  for (int offset = lanes / 2; offset > 0; offset /= 2) sum += __shfl_down_sync(0xffffffffu, sum, offset);
+  if (lane == 0) args.d_mixing[element] = sum;
 }
 
 }  // namespace
@@ -169,10 +173,10 @@ void mixing_gradient(const MixingGradientArgs<typename Math::Element>& args, int
   const std::int64_t tiles = std::int64_t{row_tiles} * column_tiles * split.parts;
   launch("mixing gradient", gradient_kernel<Math>, grid_of("mixing gradient", tiles * shape.sequences * shape.heads),
          128, GradientKernel<Math>::kSharedBytes, stream, args, split, row_tiles, column_tiles);
-  const std::int64_t elements =
-      static_cast<std::int64_t>(shape.mixing_per_head ? shape.heads : 1) * shape.mixing_blocks * shape.mixing_blocks;
-  launch("mixing gradient sum", sum_kernel<E>, grid_of("mixing gradient sum", (elements + 7) / 8), 256, 0, stream, args,
-         split);
+  constexpr const char* kSum = "mixing gradient sum";
+  const std::int64_t M = shape.mixing_blocks, threads = shape.matrices * M * M * sum_lanes(shape);
+  launch(kSum, sum_kernel<E>, grid_of(kSum, (threads + kSumThreads - 1) / kSumThreads), kSumThreads, 0, stream, args,
+         split, sum_lanes(shape));
 }
 
 #define MHLA_INSTANTIATE(MATH) \

@@ -205,7 +205,7 @@ bool mixing_gradient(const MixingGradientArgs<E>& args, cudaStream_t stream) {
   const Shape& shape = args.shape;
   const int blocks = shape.uniform.blocks;
   const bool masked = shape.masking != Masking::none;
-  if (shape.packed != nullptr || shape.initial > 0 || shape.mixing_per_head || shape.heads != shape.kv_heads ||
+  if (shape.packed != nullptr || shape.initial > 0 || shape.matrices > 1 || shape.heads != shape.kv_heads ||
       blocks > kMostBlocks || blocks == 0 || shape.sequences == 0 || shape.mixing_blocks != blocks ||
       (masked && args.z != nullptr) || args.pairs != nullptr || shape.matrix_size() < kBoxColumns || !available())
     return false;

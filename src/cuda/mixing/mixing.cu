@@ -14,15 +14,15 @@ namespace {
 
 constexpr int kWeightThreads = 128;
 
-// One thread block per row; rows of different heads follow each other.
+// One thread block per row; rows of different matrices follow each other.
 template <typename E>
 __global__ void weights_kernel(const __grid_constant__ Shape shape, E* weights, int rows, int columns) {
   using T = Accumulator<E>;
-  const int head = static_cast<int>(blockIdx.x) / rows, i = static_cast<int>(blockIdx.x) % rows;
+  const int matrix = static_cast<int>(blockIdx.x) / rows, i = static_cast<int>(blockIdx.x) % rows;
   E* const to = weights + static_cast<std::int64_t>(blockIdx.x) * columns;
   for (int e = static_cast<int>(threadIdx.x); e < columns; e += kWeightThreads) {
     const bool inside = i < shape.uniform.blocks && e < shape.initial + shape.uniform.blocks;
-    to[e] = to_element<E>(inside ? shape.mixing_weight<T>(head, i, e) : T(0));
+    to[e] = to_element<E>(inside ? shape.mixing_weight<T>(matrix, i, e) : T(0));
   }
 }
 
@@ -65,9 +65,9 @@ __device__ void hide_unseen(T (&acc)[kM][kN][4], const MixingArgs<E>& args, cons
       for (int k = 0; k < unit.depth; ++k) {
         const int block = kAdjoint ? k : row, entry = kAdjoint ? row : k;
         if (!shape.sees(block, entry)) continue;
-        const int head = kAdjoint ? unit.head * group + h : unit.head;
+        const int matrix = shape.matrix(unit.s.index, kAdjoint ? unit.head * group + h : unit.head);
         const std::int64_t at = unit.from + static_cast<std::int64_t>(h) * (kAdjoint ? unit.s.blocks : 0) + k;
-        value += to_accumulator(to_element<E>(shape.mixing_weight<T>(head, block, entry))) *
+        value += to_accumulator(to_element<E>(shape.mixing_weight<T>(matrix, block, entry))) *
                  to_accumulator(args.from[at * size + x]);
       }
   });
@@ -122,7 +122,7 @@ __global__ __launch_bounds__(
       const int h = step / per_head;
       const int k0 = (first + step % per_head) * kDepth;
       const int query_head = kAdjoint ? unit.head * group + h : unit.head;
-      const E* const from = args.weights + static_cast<std::int64_t>(shape.mixing_per_head ? query_head : 0) *
+      const E* const from = args.weights + static_cast<std::int64_t>(shape.matrix(unit.s.index, query_head)) *
                                                weight_rows * weight_columns;
       const auto rows = [](int count, int pitch) { return [=](int r) { return matrix_row(r, count, pitch); }; };
       const std::int64_t pitch = weight_columns;
@@ -210,7 +210,7 @@ __global__ __launch_bounds__(Grid::kThreads, 512 / Grid::kThreads) void resident
 
   {
     const E* const from =
-        args.weights + static_cast<std::int64_t>(shape.mixing_per_head ? unit.head : 0) * weight_rows * weight_columns;
+        args.weights + static_cast<std::int64_t>(shape.matrix(unit.s.index, unit.head)) * weight_rows * weight_columns;
     const int per_row = weight_columns / 8;
     for (int n = static_cast<int>(threadIdx.x); n < weight_rows * per_row; n += kThreads) {
       const int r = n / per_row, c = (n - r * per_row) * 8;
@@ -342,8 +342,8 @@ template <typename E>
 void write_weights(const Shape& shape, E* weights, cudaStream_t stream) {
   const int rows = weight_rows(shape), columns = weight_columns(shape);
   constexpr const char* kName = "mixing weights";
-  launch(kName, weights_kernel<E>, grid_of(kName, std::int64_t{rows} * (shape.mixing_per_head ? shape.heads : 1)),
-         kWeightThreads, 0, stream, shape, weights, rows, columns);
+  launch(kName, weights_kernel<E>, grid_of(kName, std::int64_t{rows} * shape.matrices), kWeightThreads, 0, stream,
+         shape, weights, rows, columns);
 }
 
 template <typename Math>

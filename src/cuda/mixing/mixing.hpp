@@ -7,13 +7,12 @@
 
 namespace mhla::cuda {
 
-// The weights of a call as elements: [heads or 1, weight_rows, weight_columns], row = block, column = entry, zero where
+// The weights of a call as elements: [matrices, weight_rows, weight_columns], row = block, column = entry, zero where
 // a block does not see an entry and in the padding.
 inline int weight_rows(const Shape& shape) { return (shape.uniform.blocks + 15) / 16 * 16; }
 inline int weight_columns(const Shape& shape) { return (shape.initial + shape.uniform.blocks + 15) / 16 * 16; }
 inline std::int64_t weight_count(const Shape& shape) {
-  return static_cast<std::int64_t>(shape.mixing_per_head ? shape.heads : 1) * weight_rows(shape) *
-         weight_columns(shape);
+  return static_cast<std::int64_t>(shape.matrices) * weight_rows(shape) * weight_columns(shape);
 }
 template <typename E>
 void write_weights(const Shape& shape, E* weights, cudaStream_t stream);

@@ -120,7 +120,7 @@ bool mix(const MixingArgs<E>& args, cudaStream_t stream) {
   const Shape& shape = args.shape;
   constexpr int kMostBlocks = 256;
   const int blocks = shape.uniform.blocks;
-  if (shape.masking != Masking::none || shape.packed != nullptr || shape.initial > 0 || shape.mixing_per_head ||
+  if (shape.masking != Masking::none || shape.packed != nullptr || shape.initial > 0 || shape.matrices > 1 ||
       shape.heads != shape.kv_heads || blocks > kMostBlocks || blocks == 0 || shape.sequences == 0 ||
       args.d_final_S != nullptr || shape.matrix_size() < kBoxColumns || !available())
     return false;

@@ -21,7 +21,7 @@ __global__ void mix_sums_kernel(const __grid_constant__ MixingArgs<E> args) {
   const int group = kAdjoint ? shape.heads / shape.kv_heads : 1;
   T sums[kRows] = {};
   for (int h = 0; h < group; ++h) {
-    const int query_head = kAdjoint ? unit.head * group + h : unit.head;
+    const int matrix = shape.matrix(unit.s.index, kAdjoint ? unit.head * group + h : unit.head);
     const T* const from = args.sums_from + (unit.from + h * unit.s.blocks) * shape.key_pad + d;
     for (int k0 = 0; k0 < unit.depth; k0 += kDepth) {
       const int depth = min(kDepth, unit.depth - k0);
@@ -30,8 +30,8 @@ __global__ void mix_sums_kernel(const __grid_constant__ MixingArgs<E> args) {
         const int r = n / kDepth, k = n % kDepth;
         const bool inside = row0 + r < unit.rows && k < depth;
         weights[r][k] = !inside    ? T(0)
-                        : kAdjoint ? shape.mixing_weight<T>(query_head, k0 + k, row0 + r)
-                                   : shape.mixing_weight<T>(query_head, row0 + r, k0 + k);
+                        : kAdjoint ? shape.mixing_weight<T>(matrix, k0 + k, row0 + r)
+                                   : shape.mixing_weight<T>(matrix, row0 + r, k0 + k);
       }
       __syncthreads();
       if (d >= shape.key_pad) continue;

@@ -100,7 +100,7 @@ __global__ __launch_bounds__(kThreads, 1) void causal_readout_kernel(const __gri
        number += step, ++turn, tiles.first += static_cast<unsigned>(tiles.count())) {
     if (turn % (kGroups / p.together) != group / p.together) continue;
     const Shape::Item item = shape.item(number, args.of_queries);
-    const float own_weight = shape.weight<float>(item.head, item.block, item.block);
+    const float own_weight = shape.weight<float>(shape.matrix(item.s.index, item.head), item.block, item.block);
 
     float acc[32];
     for (int c = 0; c < p.depth; ++c) ring.wait_for(tiles.x(c));

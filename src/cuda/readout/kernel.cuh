@@ -63,7 +63,8 @@ struct ReadoutKernel {
     load_W();
     floor = args.x_feature.floor();
     own = shape.initial_full + item.block;
-    own_weight = kPairs && args.of_queries ? shape.template weight<T>(head, own, own) : T(1);
+    own_weight =
+        kPairs && args.of_queries ? shape.template weight<T>(shape.matrix(item.s.index, head), own, own) : T(1);
     T diagonal = 0;
     for (int row0 = 0; row0 < count; row0 += kRows) {
       if constexpr (kPairs) {
@@ -182,7 +183,8 @@ struct ReadoutKernel {
 
   // Weight of the pairs with head `query_head` in the sum they are added to.
   __device__ T pair_weight(int query_head) const {
-    const T weight = args.of_queries ? own_weight : shape.template weight<T>(query_head, own, own);
+    const T weight =
+        args.of_queries ? own_weight : shape.template weight<T>(shape.matrix(item.s.index, query_head), own, own);
     if constexpr (kInnerApart) {
       return args.of_queries ? T(1) : weight;
     } else {

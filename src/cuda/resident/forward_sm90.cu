@@ -131,7 +131,7 @@ __global__ __launch_bounds__(kThreads, 1) void forward_kernel(const __grid_const
 template <typename E>
 bool suits_resident_heads(const Shape& shape) {
   const bool whole = shape.key_dim == resident::kColumns;
-  const bool paired = shape.key_dim * 2 == resident::kColumns && shape.heads % 2 == 0 && !shape.mixing_per_head;
+  const bool paired = shape.key_dim * 2 == resident::kColumns && shape.heads % 2 == 0 && shape.matrices == 1;
   Boxes boxes;
   return (whole || paired) && shape.value_dim == shape.key_dim && shape.heads == shape.kv_heads &&
          shape.masking == Masking::none && shape.initial == 0 && shape.uniform.blocks <= resident::kBlocks &&

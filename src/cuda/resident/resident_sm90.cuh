@@ -191,11 +191,11 @@ __device__ void summarize(const Memory& memory, int b, unsigned n, unsigned step
   put_slot<E>(memory, b, warp, paired, factor, acc);
 }
 
-// The weights of a unit's head, by all consumers; they are there after the next barrier.
-__device__ inline void load_weights(const Memory& memory, const Shape& shape, int head, int blocks) {
+// The weights of a unit, by all consumers; they are there after the next barrier.
+__device__ inline void load_weights(const Memory& memory, const Shape& shape, int matrix, int blocks) {
   const int n = static_cast<int>(threadIdx.x), i = n / kBlocks, e = n % kBlocks;
   if (n < kBlocks * kBlocks)
-    memory.small->weights[i][e] = i < blocks && e < blocks ? shape.weight<float>(head, i, e) : 0.0F;
+    memory.small->weights[i][e] = i < blocks && e < blocks ? shape.weight<float>(matrix, i, e) : 0.0F;
 }
 
 // Every slot becomes the mixture of all: S~_i = sum_e m[i, e] S_e, or dS_e = sum_i m[i, e] dS~_i. A warp has four rows
@@ -280,7 +280,8 @@ __device__ void for_own_blocks(unsigned& first, int group, int blocks, int tiles
 template <typename E, typename Params, typename Keep>
 __device__ void summarize_and_mix(const Memory& memory, const Params& p, int unit, unsigned& n, int group, int warp,
                                   const PairFeature<E>& feature, int blocks, int tiles, bool normalize, Keep&& keep) {
-  load_weights(memory, p.args.shape, p.units.number(unit), blocks);
+  const Shape& shape = p.args.shape;
+  load_weights(memory, shape, shape.matrix(p.units.batch(unit), p.units.number(unit)), blocks);
   for_own_blocks(n, group, blocks, tiles, 2, [&](int e, unsigned at, unsigned next) {
     summarize<E>(memory, e, at, next, tiles, warp % 4, p.units.paired, static_cast<float>(p.args.store_factor),
                  feature);

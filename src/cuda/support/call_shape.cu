@@ -69,7 +69,10 @@ CallShape call_shape(const Problem& p) {
   s.initial = static_cast<int>(p.initial_blocks());
   s.final_blocks = static_cast<int>(p.final_blocks());
   s.mixing_blocks = static_cast<int>(p.mixing_blocks);
-  s.mixing_per_head = p.mixing_per_head;
+  // The matrices of a single row are those of its heads, also where it is cut into packed sequences.
+  s.row_matrices = p.mixing_per_row && p.batch != 1 ? s.heads : 0;
+  s.head_matrices = p.mixing_per_head ? 1 : 0;
+  s.matrices = static_cast<int>(p.mixing_matrices());
   s.masking = p.options.masking;
   s.feature = {p.options.feature_map, p.options.feature_eps};
   s.scale = p.options.scale;

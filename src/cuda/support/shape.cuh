@@ -63,7 +63,8 @@ struct Shape {
 
   const void* mixing = nullptr;  // accumulation type
   int mixing_blocks = 0;
-  bool mixing_per_head = false;
+  int matrices = 1;                         // all of `mixing`
+  int row_matrices = 0, head_matrices = 0;  // from one batch row to the next, from one head to the next
   Masking masking = Masking::none;
   Feature feature{};
   double scale = 1, eps = 0;
@@ -118,14 +119,16 @@ struct Shape {
     if (masking == Masking::none || entry < initial) return true;
     return masking == Masking::block_causal ? entry - initial <= block : entry - initial < block;
   }
+  // Number of the matrix of a head. With a matrix per batch row, sequences are rows.
+  __device__ int matrix(int sequence, int head) const { return sequence * row_matrices + head * head_matrices; }
   template <typename T>
-  __device__ T weight(int head, int row, int column) const {
+  __device__ T weight(int matrix, int row, int column) const {
     const auto M = static_cast<std::int64_t>(mixing_blocks);
-    return static_cast<const T*>(mixing)[(mixing_per_head ? head * M * M : 0) + row * M + column];
+    return static_cast<const T*>(mixing)[matrix * M * M + row * M + column];
   }
   template <typename T>
-  __device__ T mixing_weight(int head, int block, int entry) const {
-    return sees(block, entry) ? weight<T>(head, initial_full + block, entry_block(entry)) : T(0);
+  __device__ T mixing_weight(int matrix, int block, int entry) const {
+    return sees(block, entry) ? weight<T>(matrix, initial_full + block, entry_block(entry)) : T(0);
   }
 };
 

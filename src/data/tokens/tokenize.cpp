@@ -4,11 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 #include <string>
 #include <utility>
 
 #include "data/tokens/documents.hpp"
 #include "io/file.hpp"
+#include "io/new_folder.hpp"
 #include "mhla/types.hpp"
 #include "text/encode_all.hpp"
 
@@ -38,7 +40,7 @@ class SplitWriter {
 
   TokenIndex finish() {
     encode_batch();
-    if (!tokens_.empty()) write_shard_of(tokens_.size());
+    if (!tokens_.empty()) write_shard_of(tokens_);
     write_token_index(folder_, index_);
     return index_;
   }
@@ -52,19 +54,21 @@ class SplitWriter {
       tokens_.push_back(static_cast<Token>(index_.begin));
       tokens_.insert(tokens_.end(), encoded.begin(), encoded.end());
     }
-    while (std::ssize(tokens_) >= tokens_of_shard_) write_shard_of(static_cast<std::size_t>(tokens_of_shard_));
+    const auto shard = static_cast<std::size_t>(tokens_of_shard_);
+    std::span<const Token> left = tokens_;
+    for (; left.size() >= shard; left = left.subspan(shard)) write_shard_of(left.first(shard));
+    tokens_.erase(tokens_.begin(), tokens_.end() - std::ssize(left));
     index_.documents += std::ssize(documents_);
     index_.bytes += static_cast<std::int64_t>(batch_bytes_);
     documents_.clear();
     batch_bytes_ = 0;
   }
 
-  void write_shard_of(std::size_t count) {
+  void write_shard_of(std::span<const Token> tokens) {
     const std::string file = fmt::format("{:06}.bin", index_.shards.size());
-    write_shard(folder_ / file, std::span(tokens_).first(count), index_.vocabulary);
-    tokens_.erase(tokens_.begin(), tokens_.begin() + static_cast<std::ptrdiff_t>(count));
-    index_.shards.push_back({file, static_cast<std::int64_t>(count)});
-    index_.tokens += static_cast<std::int64_t>(count);
+    write_shard(folder_ / file, tokens, index_.vocabulary);
+    index_.shards.push_back({file, std::ssize(tokens)});
+    index_.tokens += std::ssize(tokens);
   }
 
   const text::Tokenizer& tokenizer_;
@@ -76,22 +80,6 @@ class SplitWriter {
   std::vector<Token> tokens_;
 };
 
-// A folder that is gone again unless it was renamed.
-struct UnfinishedFolder {
-  explicit UnfinishedFolder(const fs::path& split)
-      : path(split.parent_path() / ("." + split.filename().string() + ".unfinished")) {
-    fs::remove_all(path);
-  }
-  ~UnfinishedFolder() {
-    std::error_code ignored;
-    fs::remove_all(path, ignored);
-  }
-  UnfinishedFolder(const UnfinishedFolder&) = delete;
-  UnfinishedFolder& operator=(const UnfinishedFolder&) = delete;
-
-  const fs::path path;
-};
-
 }  // namespace
 
 TokenIndex tokenize_files(const text::Tokenizer& tokenizer, const std::vector<fs::path>& files, const fs::path& split,
@@ -99,12 +87,11 @@ TokenIndex tokenize_files(const text::Tokenizer& tokenizer, const std::vector<fs
                           const std::function<void(double done, std::int64_t tokens)>& progress) {
   if (tokens_of_shard < 1 || tokens_of_shard > kMostTokensOfShard)
     throw Error(fmt::format("tokens_of_shard is {}; it may be 1 to {}", tokens_of_shard, kMostTokensOfShard));
-  if (fs::exists(split)) throw Error(fmt::format("{}: exists already", split.string()));
-  const UnfinishedFolder unfinished(split);
+  io::NewFolder folder(split);
   std::vector<double> sizes;
   double all = 0.0, before = 0.0;
   for (const fs::path& file : files) all += sizes.emplace_back(static_cast<double>(io::size_of_file(file)));
-  SplitWriter writer(tokenizer, unfinished.path, tokens_of_shard);
+  SplitWriter writer(tokenizer, folder.unfinished(), tokens_of_shard);
   for (std::size_t i = 0; i < files.size(); ++i) {
     for_each_document(files[i], [&](std::string_view document, double done) {
       writer.add(document);
@@ -116,7 +103,7 @@ TokenIndex tokenize_files(const text::Tokenizer& tokenizer, const std::vector<fs
   if (index.documents == 0)
     throw Error(fmt::format("{}: no text in {} file{}", files.empty() ? "no files" : files[0].string(), files.size(),
                             files.size() == 1 ? "" : "s"));
-  fs::rename(unfinished.path, split);
+  folder.finish();
   return index;
 }
 

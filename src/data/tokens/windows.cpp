@@ -15,6 +15,8 @@
 namespace mhla::data {
 namespace {
 
+constexpr std::int64_t kMostProcesses = std::int64_t{1} << 20;
+
 void require_option(bool good, std::string_view name, std::int64_t value, const std::string& allowed) {
   if (!good) throw Error(fmt::format("{} is {}; it may be {}", name, value, allowed));
 }
@@ -27,7 +29,8 @@ TokenWindows::TokenWindows(std::shared_ptr<const TokenDataset> dataset, const To
   require_option(options_.length >= 1 && options_.length <= size, "length", options_.length,
                  fmt::format("1 to {}, the tokens of the split", size));
   require_option(options_.step >= 0, "step", options_.step, "0 or more");
-  require_option(options_.world >= 1, "world", options_.world, "1 or more");
+  require_option(options_.world >= 1 && options_.world <= kMostProcesses, "world", options_.world,
+                 fmt::format("1 to {}", kMostProcesses));
   require_option(options_.rank >= 0 && options_.rank < options_.world, "rank", options_.rank,
                  fmt::format("0 to {}", options_.world - 1));
   require_option(options_.batch >= 1 && options_.batch % options_.world == 0, "batch", options_.batch,
@@ -40,7 +43,7 @@ TokenWindows::TokenWindows(std::shared_ptr<const TokenDataset> dataset, const To
 }
 
 std::int64_t TokenWindows::batches() const {
-  return options_.train ? windows() / options_.batch : (windows() + options_.batch - 1) / options_.batch;
+  return options_.train ? windows() / options_.batch : (windows() - 1) / options_.batch + 1;
 }
 
 void TokenWindows::start(std::int64_t epoch, std::int64_t first_batch) {

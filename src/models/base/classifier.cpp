@@ -25,6 +25,7 @@ void check_classifier_options(const ClassifierOptions& options) {
   check_range("depth", options.depth, 0, 1024);
   check_range("heads", options.heads, 0, 1 << 12);
   parse_mixing_init(options.mixing_init);
+  check_mixing(options.mixing, options.preset);
   if (!(options.drop_path >= 0.0 && options.drop_path < 1.0))
     throw Error(fmt::format("drop_path is {}; it must be at least 0 and less than 1", options.drop_path));
 }
@@ -44,7 +45,7 @@ bool Classifier::decays(const std::string& name) const {
   return !is_mixing(name) && name.find("pos_embed") == std::string::npos;
 }
 
-void Classifier::after_step() { nn::project_mixing_(mixing_matrices()); }
+void Classifier::after_step() { nn::project_mixing_(mixing_matrices(), least_mixing(options.mixing)); }
 
 Fit Classifier::fit_from(const io::Json& from) const {
   std::optional<ClassifierOptions> source;

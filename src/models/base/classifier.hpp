@@ -30,6 +30,7 @@ struct ClassifierOptions {
   bool lepe = true;                              // a 5x5 depthwise convolution on v, added to the attention's output
   std::string mixing_init = "paper";             // how the mixing matrices start: the names of MixingInit
   double mixing_sigma = 3.0;                     // of mixing_init "exp"
+  std::string mixing = "static";                 // input: moved by what blocks hold (nn/input_mixing.hpp); not for vlt
   bool mixing_frozen = false;
   double drop_path = 0.0;
   bool recompute = false;  // run each block again in the backward pass instead of keeping its activations

@@ -20,12 +20,16 @@ void for_each_option(Options& options, const Visit& visit) {
   visit("lepe", options.lepe);
   visit("mixing_init", options.mixing_init);
   visit("mixing_sigma", options.mixing_sigma);
+  visit("mixing", options.mixing);
   visit("mixing_frozen", options.mixing_frozen);
   visit("drop_path", options.drop_path);
   visit("recompute", options.recompute);
 }
 
-void to_json(io::Json& json, const ClassifierOptions& options) { write_options(json, options); }
+void to_json(io::Json& json, const ClassifierOptions& options) {
+  write_options(json, options);
+  if (options.mixing == "static") json.erase("mixing");  // goes without saying, so that older runs can go on
+}
 
 void from_json(const io::Json& json, ClassifierOptions& options) {
   read_options(json, options, "classifier");

@@ -66,14 +66,22 @@ void DiffusionTransformer::initialise() {
   zero(out_);
 }
 
+at::Tensor DiffusionTransformer::position(nn::Grid grid) {
+  if (grid == grid_) return position_;
+  if (!other_position_.defined() || grid != other_grid_ || other_position_.device() != position_.device() ||
+      other_position_.scalar_type() != position_.scalar_type())
+    other_position_ = sine_positions(grid, width_).to(position_.options().requires_grad(false)), other_grid_ = grid;
+  return other_position_;
+}
+
 at::Tensor DiffusionTransformer::forward(const at::Tensor& x, const at::Tensor& t, const at::Tensor& y) {
   check_inputs(x, t, y, patch_);
   const nn::Grid grid = nn::patch_grid(x.size(2), x.size(3), patch_);
-  const at::Tensor position = grid == grid_ ? position_ : sine_positions(grid, width_).to(position_.options());
   const at::Tensor condition = at::silu(times_->forward(t) + labels_->forward(y));
-  const at::Tensor tokens = through_blocks(patches_->forward(x, grid) + position, condition, grid);
+  nn::GatedStream tokens(patches_->forward(x, grid) + position(grid));
+  through_blocks(tokens, condition, grid);
   const auto parts = final_modulation_->forward(condition).chunk(2, 1);
-  const at::Tensor patches = out_->forward(nn::modulated(tokens, {parts[1], parts[0]}));
+  const at::Tensor patches = out_->forward(tokens.modulated({parts[1], parts[0]}));
   // A token holds its patch as (row, column, channel).
   return patches.unflatten(2, {patch_, patch_, output_channels()})
       .unflatten(1, {grid.height, grid.width})
@@ -81,17 +89,19 @@ at::Tensor DiffusionTransformer::forward(const at::Tensor& x, const at::Tensor& 
       .reshape({x.size(0), output_channels(), x.size(2), x.size(3)});
 }
 
-at::Tensor DiffusionTransformer::through_blocks(at::Tensor tokens, const at::Tensor& condition, nn::Grid grid) {
-  for (std::size_t layer = 0; layer < blocks_.size(); ++layer) tokens = through_block(layer, tokens, condition, grid);
-  return tokens;
+void DiffusionTransformer::through_blocks(nn::GatedStream& tokens, const at::Tensor& condition, nn::Grid grid) {
+  for (std::size_t layer = 0; layer < blocks_.size(); ++layer) through_block(layer, tokens, condition, grid);
 }
 
-at::Tensor DiffusionTransformer::through_block(std::size_t layer, const at::Tensor& tokens, const at::Tensor& condition,
-                                               nn::Grid grid) {
+void DiffusionTransformer::through_block(std::size_t layer, nn::GatedStream& tokens, const at::Tensor& condition,
+                                         nn::Grid grid) {
+  if (!options.recompute) return blocks_[layer]->forward(tokens, condition, grid);
   const auto run = [block = blocks_[layer], grid](const at::Tensor& input, const at::Tensor& silu_c) {
-    return block->forward(input, silu_c, grid);
+    nn::GatedStream part(input);
+    block->forward(part, silu_c, grid);
+    return part.value();
   };
-  return options.recompute ? nn::recompute(run, tokens, condition) : run(tokens, condition);
+  tokens = nn::GatedStream(nn::recompute(run, tokens.value(), condition));
 }
 
 std::vector<at::Tensor> DiffusionTransformer::mixing_parameters() {

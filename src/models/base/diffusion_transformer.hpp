@@ -28,8 +28,8 @@ class DiffusionTransformer : public Generator {
   // convolutions on the grid copy.
   void initialise();
 
-  virtual at::Tensor through_blocks(at::Tensor tokens, const at::Tensor& condition, nn::Grid grid);
-  at::Tensor through_block(std::size_t layer, const at::Tensor& tokens, const at::Tensor& condition, nn::Grid grid);
+  virtual void through_blocks(nn::GatedStream& tokens, const at::Tensor& condition, nn::Grid grid);
+  void through_block(std::size_t layer, nn::GatedStream& tokens, const at::Tensor& condition, nn::Grid grid);
 
   virtual Partition partition_of(const GeneratorOptions& options) const = 0;  // of a model of this family
   at::Tensor fitted(const std::string& name, const at::Tensor& stored,
@@ -38,12 +38,16 @@ class DiffusionTransformer : public Generator {
   std::vector<std::shared_ptr<ModulatedBlock>> blocks_;
 
  private:
+  at::Tensor position(nn::Grid grid);
+
   const std::int64_t width_, patch_;
   const nn::Grid grid_;  // that of the options
   nn::PatchEmbedding patches_;
   TimeEmbedding times_;
   LabelEmbedding labels_;
   at::Tensor position_;  // fixed
+  nn::Grid other_grid_{};
+  at::Tensor other_position_;  // of the latest grid that is another
   std::shared_ptr<torch::nn::Module> list_;
   torch::nn::Linear final_modulation_, out_;
 };

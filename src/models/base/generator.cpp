@@ -32,11 +32,15 @@ void for_each_option(Options& options, const Visit& visit) {
   visit("learned_variance", options.learned_variance);
   visit("mixing_init", options.mixing_init);
   visit("mixing_sigma", options.mixing_sigma);
+  visit("mixing", options.mixing);
   visit("mixing_frozen", options.mixing_frozen);
   visit("recompute", options.recompute);
 }
 
-void to_json(io::Json& json, const GeneratorOptions& options) { write_options(json, options); }
+void to_json(io::Json& json, const GeneratorOptions& options) {
+  write_options(json, options);
+  if (options.mixing == "static") json.erase("mixing");  // goes without saying, so that older runs can go on
+}
 void from_json(const io::Json& json, GeneratorOptions& options) { read_options(json, options, "generator"); }
 
 void check_generator_options(const GeneratorOptions& options) {
@@ -50,6 +54,7 @@ void check_generator_options(const GeneratorOptions& options) {
   check_range("depth", options.depth, 0, 1024);
   check_range("heads", options.heads, 0, 1 << 12);
   parse_mixing_init(options.mixing_init);
+  check_mixing(options.mixing, options.preset);
 }
 
 Generator::Generator(GeneratorOptions options) : options(std::move(options)) { check_generator_options(this->options); }
@@ -67,7 +72,7 @@ at::Tensor Generator::forward_with_cfg(const at::Tensor& x, const at::Tensor& t,
 
 bool Generator::decays(const std::string& name) const { return !is_mixing(name); }
 
-void Generator::after_step() { nn::project_mixing_(learned_mixing(mixing_parameters())); }
+void Generator::after_step() { nn::project_mixing_(learned_mixing(mixing_parameters()), least_mixing(options.mixing)); }
 
 Fit Generator::fit_from(const io::Json& from) const {
   std::optional<GeneratorOptions> source;

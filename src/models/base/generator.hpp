@@ -31,6 +31,7 @@ struct GeneratorOptions {
   bool learned_variance = true;  // twice the channels: noise, and the variance of a reverse step
   std::string mixing_init = "paper";  // how the mixing matrices start: the names of MixingInit
   double mixing_sigma = 3.0;          // of mixing_init "exp"
+  std::string mixing = "static";      // input: moved by what blocks hold (nn/input_mixing.hpp)
   bool mixing_frozen = false;
   bool recompute = false;  // run each block again in the backward pass instead of keeping its activations
 

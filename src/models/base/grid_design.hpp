@@ -26,6 +26,7 @@ nn::GridAttentionOptions grid_attention(const Options& options, std::int64_t wid
   result.mixing =
       mixing_tensor(result.partition, parse_mixing_init(options.mixing_init), {.sigma = options.mixing_sigma});
   result.mixing_frozen = options.mixing_frozen;
+  result.mixing_by_input = options.mixing == "input";
   if (options.preset == "authors") {
     result.inner_norm = true;
     result.normalizer = Normalizer::authors;

@@ -17,14 +17,13 @@ class ModulatedBlock : public torch::nn::Module {
   }
 
   // x: [B, N, C]; condition: silu(c), [B, C].
-  at::Tensor forward(at::Tensor x, const at::Tensor& condition, nn::Grid grid) {
+  void forward(nn::GatedStream& x, const at::Tensor& condition, nn::Grid grid) {
     const auto parts = modulation->forward(condition).chunk(6, 1);
     const auto &shift_1 = parts[0], &scale_1 = parts[1], &gate_1 = parts[2];
     const auto &shift_2 = parts[3], &scale_2 = parts[4], &gate_2 = parts[5];
-    const nn::Branch tokens = mixed_tokens(nn::modulated(x, {scale_1, shift_1}), grid);
-    const auto [sum, normed] = nn::add_modulated(x, tokens, gate_1, {scale_2, shift_2});
-    x = nn::add_gated(sum, mixed_channels(normed), gate_2);
-    return dw_conv ? nn::convolved(dw_conv, x, grid) : x;
+    x.add(mixed_tokens(x.modulated({scale_1, shift_1}), grid), gate_1);
+    x.add(mixed_channels(x.modulated({scale_2, shift_2})), gate_2);
+    if (dw_conv) x = nn::GatedStream(nn::convolved(dw_conv, x.value(), grid));
   }
 
   virtual at::Tensor mixing() { return {}; }  // the parameter [M, M, 1, 1]; undefined without one

@@ -26,6 +26,13 @@ void check_preset(const std::string& preset) {
     throw Error(fmt::format("preset is \"{}\"; it may be paper or authors", preset));
 }
 
+void check_mixing(const std::string& mixing, const std::string& preset) {
+  if (mixing != "static" && mixing != "input")
+    throw Error(fmt::format("mixing is \"{}\"; it may be static or input", mixing));
+  if (mixing == "input" && preset == "authors")
+    throw Error("mixing is \"input\", which the preset authors does not have; it needs the preset paper");
+}
+
 void check_attention(const std::vector<std::string>& attention) {
   if (attention.empty()) throw Error("attention is empty; it must name softmax, linear or mhla");
   for (const std::string& kind : attention) nn::parse_attention_kind(kind);

@@ -12,6 +12,7 @@ namespace mhla::models {
 void check_pair_of_sizes(const char* name, const std::vector<std::int64_t>& values);  // height and width
 void check_range(const char* name, std::int64_t value, std::int64_t least, std::int64_t most);
 void check_preset(const std::string& preset);
+void check_mixing(const std::string& mixing, const std::string& preset);
 void check_attention(const std::vector<std::string>& attention);
 
 // Attention layer by layer, of a model with `depth` layers; one name is for all of them.

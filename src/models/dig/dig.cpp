@@ -12,14 +12,14 @@ Dig::Dig(const DigDesign& design) : DiffusionTransformer(design), scans_(design.
   initialise();
 }
 
-at::Tensor Dig::through_blocks(at::Tensor tokens, const at::Tensor& condition, nn::Grid grid) {
+void Dig::through_blocks(nn::GatedStream& tokens, const at::Tensor& condition, nn::Grid grid) {
   Scan now;
   for (std::size_t layer = 0; layer < blocks_.size(); ++layer) {
-    tokens = rescanned(tokens, grid, now, scans_[layer]);
+    tokens = nn::GatedStream(rescanned(tokens.value(), grid, now, scans_[layer]));
     now = scans_[layer];
-    tokens = through_block(layer, tokens, condition, now.seen(grid));
+    through_block(layer, tokens, condition, now.seen(grid));
   }
-  return rescanned(tokens, grid, now, {});
+  tokens = nn::GatedStream(rescanned(tokens.value(), grid, now, {}));
 }
 
 }  // namespace mhla::models

@@ -14,7 +14,7 @@ class Dig : public DiffusionTransformer {
   explicit Dig(const DigDesign& design);
 
  protected:
-  at::Tensor through_blocks(at::Tensor tokens, const at::Tensor& condition, nn::Grid grid) override;
+  void through_blocks(nn::GatedStream& tokens, const at::Tensor& condition, nn::Grid grid) override;
   Partition partition_of(const GeneratorOptions& options) const override { return DigDesign(options).partition(); }
 
  private:

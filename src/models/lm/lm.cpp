@@ -7,7 +7,9 @@
 #include "mhla/types.hpp"
 #include "models/base/mixing_parameters.hpp"
 #include "nn/block_mixing.hpp"
+#include "nn/projection.hpp"
 #include "nn/recompute.hpp"
+#include "nn/residual.hpp"
 
 namespace mhla::models {
 namespace {
@@ -54,17 +56,19 @@ void Lm::check_ids(const at::Tensor& ids) const {
 
 at::Tensor Lm::through_blocks(const at::Tensor& ids, const nn::Line& line, LmState* state) const {
   const at::Tensor on_device = ids.to(embeddings_->weight.device());
-  at::Tensor x = at::embedding(embeddings_->weight, on_device);
+  nn::Residual x(at::embedding(embeddings_->weight, on_device));
   for (std::size_t layer = 0; layer < blocks_.size(); ++layer) {
-    const auto& block = blocks_[layer];
-    if (state != nullptr)
-      x = block->forward(x, line, &state->layers()[layer]);
-    else if (options.recompute)
-      x = nn::recompute([block, line](const at::Tensor& tokens) { return block->forward(tokens, line); }, x);
+    const auto run = [block = blocks_[layer], line](const at::Tensor& tokens) {
+      nn::Residual part(tokens);
+      block->forward(part, line);
+      return part.value();
+    };
+    if (state == nullptr && options.recompute)
+      x = nn::Residual(nn::recompute(run, x.value()));
     else
-      x = block->forward(x, line);
+      blocks_[layer]->forward(x, line, state == nullptr ? nullptr : &state->layers()[layer]);
   }
-  return norm_->forward(x);
+  return x.normed(*norm_);
 }
 
 at::Tensor Lm::hidden(const at::Tensor& ids, const Documents& documents) {
@@ -97,6 +101,12 @@ LmState Lm::new_state(std::int64_t batch, std::int64_t tokens) const {
   return {std::move(layers), batch, embeddings_->weight.device()};
 }
 
+void Lm::reserve(LmState& state, std::int64_t tokens) const {
+  const torch::NoGradGuard no_gradient;
+  for (std::size_t layer = 0; layer < blocks_.size(); ++layer)
+    blocks_[layer]->attn->reserve(state.layers()[layer], tokens);
+}
+
 LmState Lm::state_with(const std::vector<std::int64_t>& seen, const StateTensor& tensor) const {
   const torch::NoGradGuard no_gradient;
   const auto batch = static_cast<std::int64_t>(seen.size());
@@ -123,8 +133,7 @@ at::Tensor Lm::extend(LmState& state, const at::Tensor& ids) const {
     throw Error(fmt::format("state has {} layers; the model has {}", state.layers().size(), blocks_.size()));
   const torch::NoGradGuard no_gradient;
   const std::int64_t tokens = ids.size(1);
-  for (std::size_t layer = 0; layer < blocks_.size(); ++layer)
-    blocks_[layer]->attn->reserve(state.layers()[layer], state.most_seen() + tokens);
+  reserve(state, state.most_seen() + tokens);
   const bool same = state.same_position();
   if (same || tokens == 1) {
     at::Tensor x = through_blocks(ids, nn::Line(tokens, state.positions(), state.most_seen(), same), &state);
@@ -145,7 +154,7 @@ at::Tensor Lm::extend(LmState& state, const at::Tensor& ids) const {
 at::Tensor Lm::prefill(LmState& state, const at::Tensor& ids) {
   const at::Tensor x = extend(state, ids);
   const torch::NoGradGuard no_gradient;
-  return logits(x.select(1, x.size(1) - 1));
+  return nn::projected(x.narrow(1, x.size(1) - 1, 1), output_weight()).squeeze(1);
 }
 
 at::Tensor Lm::prefill(LmState& state, const std::vector<at::Tensor>& prompts) {
@@ -156,8 +165,7 @@ at::Tensor Lm::prefill(LmState& state, const std::vector<at::Tensor>& prompts) {
     if (prompt.dim() != 1 || prompt.size(0) < 1) throw Error("prompts hold one that is not a list of at least one id");
     longest = std::max(longest, prompt.size(0));
   }
-  for (std::size_t layer = 0; layer < blocks_.size(); ++layer)  // rows cannot grow on their own
-    blocks_[layer]->attn->reserve(state.layers()[layer], state.most_seen() + longest);
+  reserve(state, state.most_seen() + longest);  // rows cannot grow on their own
   std::vector<at::Tensor> outputs;
   std::vector<std::int64_t> seen;
   for (std::int64_t index = 0; index < state.batch(); ++index) {

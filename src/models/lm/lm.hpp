@@ -43,6 +43,9 @@ class Lm : public Model {
   // Like all functions on states, without gradients.
   LmState new_state(std::int64_t batch, std::int64_t tokens = 0) const;
 
+  // Makes room for rows of this many tokens, so that parts of the state that share its memory can go on.
+  void reserve(LmState& state, std::int64_t tokens) const;
+
   // A state whose tensors are given: `tensor` is asked for each by its layer and name, and shown that of a state that
   // has seen nothing. Throws an Error where there is no room for what rows have seen.
   using StateTensor = std::function<at::Tensor(std::size_t layer, const std::string& name, const at::Tensor& fresh)>;

@@ -8,6 +8,7 @@
 #include "nn/causal/attention.hpp"
 #include "nn/mlp.hpp"
 #include "nn/norm.hpp"
+#include "nn/residual.hpp"
 
 namespace mhla::models {
 
@@ -20,9 +21,9 @@ class LmBlock : public torch::nn::Module {
         mlp(register_module("mlp", nn::GatedMlp(attention.dim, mlp_width))) {}
 
   // x: [B, T, C]
-  at::Tensor forward(at::Tensor x, const nn::Line& line, nn::LayerState* state = nullptr) {
-    x = x + attn->forward(attn_norm->forward(x), line, state);
-    return x + mlp->forward(mlp_norm->forward(x));
+  void forward(nn::Residual& x, const nn::Line& line, nn::LayerState* state = nullptr) {
+    x.add({attn->forward(x.normed(attn_norm), line, state)});
+    x.add({mlp->forward(x.normed(mlp_norm))});
   }
 
   nn::Norm attn_norm;

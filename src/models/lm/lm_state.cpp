@@ -77,6 +77,12 @@ LmState LmState::row(std::int64_t index) const {
   return changed({seen_[static_cast<std::size_t>(index)]}, [&](const at::Tensor& x) { return x.narrow(0, index, 1); });
 }
 
+LmState LmState::first(std::int64_t count) const {
+  if (count < 1 || count > batch())
+    throw Error(fmt::format("count is {}; it must be 1 to the {} rows of the state", count, batch()));
+  return changed({seen_.begin(), seen_.begin() + count}, [&](const at::Tensor& x) { return x.narrow(0, 0, count); });
+}
+
 LmState LmState::joined(std::span<const LmState> states) {
   if (states.empty()) throw Error("states is empty; at least one is needed");
   LmState result = states.front().fork();
@@ -93,6 +99,31 @@ LmState LmState::joined(std::span<const LmState> states) {
     result.positions_ = at::cat({result.positions_, other.positions_});
   }
   return result;
+}
+
+void LmState::put(std::int64_t index, const LmState& one) {
+  constexpr std::int64_t kGrows = 2;  // axis
+  if (index < 0 || index >= batch()) throw Error(fmt::format("row {} is not there; the state has {}", index, batch()));
+  if (one.batch() != 1) throw Error(fmt::format("state has {} rows; one is needed", one.batch()));
+  if (one.layers_.size() != layers_.size()) throw Error("states are of different models: a row cannot be put");
+  for (std::size_t layer = 0; layer < layers_.size(); ++layer)
+    for (auto& [name, tensor] : layers_[layer]) {
+      const auto found = one.layers_[layer].find(name);
+      if (found == one.layers_[layer].end() || found->second.dim() != tensor.dim())
+        throw Error("states are of different models: a row cannot be put");
+      const at::Tensor& source = found->second;
+      if (tensor.size(0) != batch()) continue;
+      if (tensor.dim() > kGrows && source.size(kGrows) > tensor.size(kGrows)) {
+        std::vector<std::int64_t> sizes = tensor.sizes().vec();
+        sizes[kGrows] = source.size(kGrows);
+        tensor = padded_to(tensor, sizes);
+      }
+      at::Tensor row = tensor.narrow(0, index, 1);
+      if (tensor.dim() > kGrows) row = row.narrow(kGrows, 0, source.size(kGrows));
+      row.copy_(source);
+    }
+  seen_[static_cast<std::size_t>(index)] = one.seen_.front();
+  positions_.narrow(0, index, 1).copy_(one.positions_);
 }
 
 bool LmState::same_position() const {

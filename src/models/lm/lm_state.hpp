@@ -24,10 +24,13 @@ class LmState {
   LmState fork() const;
   // A state of its own of some rows, in this order; a row may come several times.
   LmState rows(std::span<const std::int64_t> indices) const;
-  // One row, in the same memory.
+  // One row, or the first ones, in the same memory.
   LmState row(std::int64_t index) const;
+  LmState first(std::int64_t count) const;
   // One state of the rows of several, which are of the same model.
   static LmState joined(std::span<const LmState> states);
+  // One row becomes a copy of that of a state with one row, of the same model. Makes room where it needs more.
+  void put(std::int64_t index, const LmState& one);
 
   // For the model, and for files.
   std::vector<nn::LayerState>& layers() { return layers_; }

@@ -71,6 +71,8 @@ VltDesign::VltDesign(const ClassifierOptions& options) {
   if (options.patch != ClassifierOptions{}.patch)
     throw Error(fmt::format("patch is {}; {} has a stem of its own (4 pixels), leave patch at {}", options.patch,
                             options.model, ClassifierOptions{}.patch));
+  if (options.mixing != "static")
+    throw Error(fmt::format("mixing is \"{}\"; of {} it may be static", options.mixing, options.model));
   nn::Grid grid = half(half(nn::Grid{options.image_size[0], options.image_size[1]}));
   for (std::size_t i = 0; i < kStages; ++i) {
     Stage& stage = stages[i];

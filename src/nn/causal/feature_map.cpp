@@ -5,6 +5,8 @@
 #include <array>
 #include <string>
 
+#include "nn/projection.hpp"
+
 namespace mhla::nn {
 namespace {
 
@@ -49,13 +51,13 @@ FeatureMap CausalMapLayerImpl::elementwise() const {
 at::Tensor CausalMapLayerImpl::apply(const at::Tensor& x) {
   switch (map) {
     case CausalMap::hedgehog: {
-      const at::Tensor y = 2.0 * first_->forward(x);
+      const at::Tensor y = 2.0 * projected(x, first_);
       return at::softmax(at::cat({y, -y}, -1), -1);
     }
     case CausalMap::t2r:
-      return at::relu(first_->forward(x));
+      return at::relu(projected(x, first_));
     case CausalMap::elementwise_product:
-      return first_->forward(x) * second_->forward(x);
+      return projected(x, first_) * projected(x, second_);
     case CausalMap::dpfp:
       return dpfp(x);
     default:

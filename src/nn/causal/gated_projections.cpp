@@ -43,13 +43,13 @@ at::Tensor GatedProjections::forward(const at::Tensor& x, const Line& line, Laye
     if (!convolution) return y;
     return convolution->forward(y, line, state == nullptr ? at::Tensor() : state->at(cached));
   };
-  const Heads heads{by_head(convolved(q_conv_, q_proj_->forward(x), "q_conv"), options.heads),
-                    by_head(convolved(k_conv_, k_proj_->forward(x), "k_conv"), options.kv_heads),
-                    by_head(convolved(v_conv_, v_proj_->forward(x), "v_conv"), options.kv_heads)};
+  const Heads heads{by_head(convolved(q_conv_, projected(x, q_proj_), "q_conv"), options.heads),
+                    by_head(convolved(k_conv_, projected(x, k_proj_), "k_conv"), options.kv_heads),
+                    by_head(convolved(v_conv_, projected(x, v_proj_), "v_conv"), options.kv_heads)};
   const at::Tensor o = mixed(heads, x, line, state);
-  const auto gate = g_proj_ ? std::optional(by_head(g_proj_->forward(x), options.heads)) : std::nullopt;
-  return o_proj_->forward(
-      fused::gated_norm(o, norm_->weight, gate, fused::NormScope::head, options.norm_eps).flatten(2));
+  const auto gate = g_proj_ ? std::optional(by_head(projected(x, g_proj_), options.heads)) : std::nullopt;
+  return projected(fused::gated_norm(o, norm_->weight, gate, fused::NormScope::head, options.norm_eps).flatten(2),
+                   o_proj_);
 }
 
 }  // namespace mhla::nn

@@ -29,7 +29,7 @@ LayerState CausalGla::new_state(std::int64_t batch, const at::TensorOptions& lik
 }
 
 at::Tensor CausalGla::mixed(const Heads& heads, const at::Tensor& x, const Line& line, LayerState* state) {
-  at::Tensor log_decay = at::log_sigmoid(decay_out_->forward(decay_in_->forward(x))) / kDecayDivisor;
+  at::Tensor log_decay = at::log_sigmoid(projected(projected(x, decay_in_), decay_out_)) / kDecayDivisor;
   if (!line.documents().empty())  // a document begins with nothing
     log_decay = log_decay.masked_fill((line.positions() == 0).unsqueeze(2), -std::numeric_limits<double>::infinity());
   const std::int64_t group = options.heads / options.kv_heads;

@@ -20,12 +20,27 @@ at::Tensor positions_in_documents(const std::vector<std::int64_t>& offsets) {
   return at::arange(offsets.back(), at::kLong) - starts.slice(0, 0, -1).repeat_interleave(lengths);
 }
 
+// torch rounds the last elements of a tensor in another way: here the rows of a batch are to have the bits they have
+// alone.
+template <typename Function>
+at::Tensor one_by_one(const at::Tensor& x, const Function& function) {
+  at::Tensor y = x.contiguous().clone();
+  double* const values = y.mutable_data_ptr<double>();
+  std::transform(values, values + y.numel(), values, function);
+  return y;
+}
+
+// A copy to a GPU does not wait for it.
+at::Tensor placed(const at::Tensor& x, at::Device device) {
+  return device.is_cuda() ? x.pin_memory().to(device, /*non_blocking=*/true) : x.to(device);
+}
+
 }  // namespace
 
 Line::Line(std::int64_t tokens, at::Device device) : positions_(counted(tokens, device)), end_(tokens) {}
 
 Line::Line(std::vector<std::int64_t> offsets, at::Device device)
-    : positions_(positions_in_documents(offsets).unsqueeze(0).to(device)),
+    : positions_(placed(positions_in_documents(offsets).unsqueeze(0), device)),
       cu_seqlens_(torch::tensor(offsets, at::kLong)), documents_(std::move(offsets)) {
   for (std::size_t d = 0; d + 1 < documents_.size(); ++d) end_ = std::max(end_, documents_[d + 1] - documents_[d]);
 }
@@ -46,11 +61,13 @@ const fused::RotaryTables& Line::rotary(std::int64_t dim, double base, at::Scala
   const at::Tensor exponents = at::arange(pairs, positions_.options().dtype(at::kDouble)) / -static_cast<double>(pairs);
   at::Tensor angles = positions_.to(at::kDouble).unsqueeze(2) * at::pow(base, exponents);  // [1 or B, T, pairs]
   if (angles.size(0) == 1) angles = angles.squeeze(0);
+  const bool few = angles.is_cpu() && positions_.size(1) == 1;
+  const at::Tensor cos = few ? one_by_one(angles, [](double x) { return std::cos(x); }) : angles.cos();
+  const at::Tensor sin = few ? one_by_one(angles, [](double x) { return std::sin(x); }) : angles.sin();
   return tables_
       ->emplace(
           key,
-          fused::RotaryTables{
-              angles.cos().to(type), angles.sin().to(type), {positions_.size(1)}, {pairs}, fused::RotaryLayout::half})
+          fused::RotaryTables{cos.to(type), sin.to(type), {positions_.size(1)}, {pairs}, fused::RotaryLayout::half})
       .first->second;
 }
 

@@ -3,6 +3,8 @@
 
 #include <torch/torch.h>
 
+#include "nn/projection.hpp"
+
 namespace mhla::nn {
 
 inline torch::nn::Linear without_bias(std::int64_t from, std::int64_t to) {

@@ -3,6 +3,8 @@
 
 #include <cmath>
 
+#include "nn/projection.hpp"
+
 namespace mhla::nn {
 
 ShortConvolutionImpl::ShortConvolutionImpl(std::int64_t channels) {
@@ -23,7 +25,7 @@ at::Tensor ShortConvolutionImpl::forward(const at::Tensor& x, const Line& line, 
     y = at::addcmul(y, earlier, taps[static_cast<std::size_t>(kBefore - back)]);
   }
   if (before.defined()) before.copy_(all.slice(1, tokens));
-  return at::silu(y);
+  return silu_of(y);
 }
 
 }  // namespace mhla::nn

@@ -17,6 +17,19 @@ at::Tensor softmax_of(const at::Tensor& q, const at::Tensor& k, const at::Tensor
       .transpose(1, 2);
 }
 
+// One query of every row, each over what its row has seen and nothing else.
+at::Tensor softmax_of_rows(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& places) {
+  std::vector<at::Tensor> outputs;
+  for (std::int64_t row = 0; row < q.size(0); ++row) {
+    const std::int64_t seen = places[places.size(0) == 1 ? 0 : row].item<std::int64_t>() + 1;
+    const auto of_row = [&](const at::Tensor& x, std::int64_t tokens) {
+      return x.narrow(0, row, 1).narrow(1, 0, tokens);
+    };
+    outputs.push_back(softmax_of(of_row(q, 1), of_row(k, seen), of_row(v, seen), std::nullopt, /*causal=*/false));
+  }
+  return at::cat(outputs);
+}
+
 // Tokens of some documents as a batch, the shorter ones filled up at their ends: causal queries do not see that.
 struct Bucket {
   std::vector<std::int64_t> starts, lengths;
@@ -88,9 +101,9 @@ at::Tensor CausalSoftmax::forward(const at::Tensor& x, const Line& line, LayerSt
     const auto& tables = line.rotary(options.key_width, options.rotary_base, accumulation_of(heads));
     return std::get<0>(fused::rotary_features(heads, tables, {.feature_map = FeatureMap::identity}));
   };
-  const at::Tensor q = rotated(by_head(q_proj_->forward(x), options.heads));
-  at::Tensor k = rotated(by_head(k_proj_->forward(x), options.kv_heads));
-  at::Tensor v = by_head(v_proj_->forward(x), options.kv_heads);
+  const at::Tensor q = rotated(by_head(projected(x, q_proj_), options.heads));
+  at::Tensor k = rotated(by_head(projected(x, k_proj_), options.kv_heads));
+  at::Tensor v = by_head(projected(x, v_proj_), options.kv_heads);
   at::Tensor o;
   if (!line.documents().empty()) {
     o = softmax_of_documents(q, k, v, line.documents());
@@ -107,14 +120,18 @@ at::Tensor CausalSoftmax::forward(const at::Tensor& x, const Line& line, LayerSt
     cache(keys, k), cache(values, v);
     k = keys.narrow(2, 0, line.end()).transpose(1, 2).to(q.scalar_type());
     v = values.narrow(2, 0, line.end()).transpose(1, 2).to(q.scalar_type());
-    if (line.seen() == 0) {
+    if (bits_of_rows(x)) {
+      o = softmax_of_rows(q, k, v, places);
+    } else if (line.seen() == 0) {
       o = softmax_of(q, k, v, std::nullopt, /*causal=*/true);
+    } else if (line.seen() && x.size(1) == 1) {  // it sees all
+      o = softmax_of(q, k, v, std::nullopt, /*causal=*/false);
     } else {
       const at::Tensor mask = at::arange(line.end(), places.options()) <= places.unsqueeze(2);  // [1 or B, T, end]
       o = softmax_of(q, k, v, mask.unsqueeze(1), /*causal=*/false);
     }
   }
-  return o_proj_->forward(o.flatten(2));
+  return projected(o.flatten(2), o_proj_);
 }
 
 }  // namespace mhla::nn

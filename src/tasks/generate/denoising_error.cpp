@@ -3,7 +3,6 @@
 
 #include <vector>
 
-#include "diffusion/gaussian.hpp"
 #include "diffusion/noise.hpp"
 #include "mhla/types.hpp"
 
@@ -32,27 +31,24 @@ std::int64_t denoising_step(std::uint64_t seed, std::int64_t number, std::int64_
   return static_cast<std::int64_t>(((share >> 32U) * static_cast<std::uint64_t>(steps)) >> 32U);
 }
 
-DenoisingError denoising_error(models::Generator& generator, const diffusion::Schedule& schedule, const at::Tensor& x_0,
+DenoisingError denoising_error(models::Generator& generator, const diffusion::Process& process, const at::Tensor& x_0,
                                const at::Tensor& labels, std::uint64_t seed, std::int64_t first) {
   const at::NoGradGuard no_gradient;
   if (x_0.dim() != 4) throw Error("x_0 has shape " + c10::str(x_0.sizes()) + "; it must be [B, C, H, W]");
   const std::int64_t count = x_0.size(0);
   if (count == 0) return {};
-  std::vector<std::int64_t> steps, times;
-  for (std::int64_t i = 0; i < count; ++i) {
-    steps.push_back(denoising_step(seed, first + i, schedule.steps()));
-    times.push_back(schedule.times[static_cast<std::size_t>(steps.back())]);
-  }
+  std::vector<std::int64_t> steps;
+  for (std::int64_t i = 0; i < count; ++i) steps.push_back(denoising_step(seed, first + i, process.steps()));
   const at::Tensor noise = diffusion::PictureNoise(seed, first, count).draw(x_0.sizes().slice(1)).to(x_0.device());
   const at::Tensor t = torch::tensor(steps, torch::kInt64).to(x_0.device());
-  const at::Tensor x_t = diffusion::Gaussian(schedule).noised(x_0, t, noise);
-  const at::Tensor output = generator.forward(x_t, torch::tensor(times, torch::kInt64).to(x_t), labels);
-  const at::Tensor squares = (output.narrow(1, 0, x_0.size(1)).to(at::kFloat) - noise).square();
+  const at::Tensor x_t = process.noised(x_0, t, noise);
+  const at::Tensor output = generator.forward(x_t, process.times(t).to(x_t), labels);
+  const at::Tensor squares = (output.narrow(1, 0, x_0.size(1)).to(at::kFloat) - process.target(x_0, noise)).square();
   const at::Tensor errors = squares.flatten(1).mean(1).cpu();
   DenoisingError result;
   for (std::int64_t i = 0; i < count; ++i) {
     const auto error = static_cast<double>(errors[i].item<float>());
-    const bool early = 10 * steps[static_cast<std::size_t>(i)] < 3 * schedule.steps();
+    const bool early = 10 * steps[static_cast<std::size_t>(i)] < 3 * process.steps();
     result += {error, early ? error : 0.0, 1, early ? 1 : 0};
   }
   return result;

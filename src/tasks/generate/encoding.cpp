@@ -8,6 +8,7 @@
 
 #include "data/image_loader.hpp"
 #include "diffusion/noise.hpp"
+#include "io/new_folder.hpp"
 #include "tasks/usage_error.hpp"
 #include "tensor_io/tensors.hpp"
 
@@ -88,11 +89,8 @@ std::vector<Encoded> encode_images(const EncodeOptions& options, models::SdVae& 
     loading.normalization = {{0.5F, 0.5F, 0.5F}, {0.5F, 0.5F, 0.5F}};  // from -1 to 1
     loading.threads = options.workers;
     data::ImageLoader loader(sources[i], loading);
-    // A split has its name once it is complete.
-    const std::filesystem::path folder = std::filesystem::path(options.out) / splits[i];
-    const std::filesystem::path unfinished = std::filesystem::path(options.out) / ("." + splits[i] + ".unfinished");
-    std::filesystem::remove_all(unfinished);
-    ShardWriter writer(unfinished, options.shard, options.half ? at::kHalf : at::kFloat, about);
+    io::NewFolder folder(std::filesystem::path(options.out) / splits[i]);
+    ShardWriter writer(folder.unfinished(), options.shard, options.half ? at::kHalf : at::kFloat, about);
     Encoded& result = encoded.emplace_back(Encoded{.split = splits[i]});
     loader.start(0);
     while (const auto batch = loader.next()) {
@@ -117,7 +115,7 @@ std::vector<Encoded> encode_images(const EncodeOptions& options, models::SdVae& 
     result.files = writer.files();
     if (result.files == 0)
       throw Error(fmt::format("{}: none of the images of {} can be read", options.data, splits[i]));
-    std::filesystem::rename(unfinished, folder);
+    folder.finish();
   }
   return encoded;
 }

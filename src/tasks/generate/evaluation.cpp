@@ -67,7 +67,7 @@ class Drawer {
  public:
   Drawer(const GenerateEvaluationOptions& options, const std::vector<std::string>& classes, at::Device device)
       : loaded_(models::load_generator(options.model, device)),
-        schedule_(diffusion::parse_schedule(loaded_.facts.schedule, loaded_.facts.steps)) {
+        process_(diffusion::make_process(loaded_.facts.schedule, loaded_.facts.steps)) {
     set_.count = options.count > 0 ? options.count : GenerateEvaluationOptions::kDefaultCount;
     if (loaded_.facts.space != "pixels" || loaded_.model->options.channels != 3)
       throw Error(fmt::format("{}: it draws {} of {} channels, not pictures; decoded ones can be given by --images",
@@ -80,15 +80,19 @@ class Drawer {
                                 fmt::join(names, ", "), options.classifier, fmt::join(classes, ", ")));
       set_.classes.push_back(place - names.begin());
     }
-    request_.sampler = parse_sampler(options.sampler);
+    request_.sampler = options.sampler.empty() ? usual_sampler(*process_) : parse_sampler(options.sampler);
     request_.steps = options.steps;
     request_.guidance = options.guidance;
     request_.seed = options.seed;
     request_.batch = options.batch;
-    check(request_, *loaded_.model, schedule_);
+    check(request_, *loaded_.model, *process_);
   }
 
   std::int64_t pictures() const { return set_.size(); }
+  std::string description(const std::string& model) const {
+    return fmt::format("{}, {}, {} steps, guidance {}, seed {}", model, name_of(request_.sampler), request_.steps,
+                       request_.guidance.scale, request_.seed);
+  }
 
   // The pictures that `mhla sample` draws with these options. `examples` gets a grid of each class.
   FeatureSet draw(models::LoadedClassifier& classifier, const Phase& phase, std::vector<io::Image>& examples) {
@@ -100,7 +104,7 @@ class Drawer {
     for (std::int64_t begin = 0; begin < pictures(); begin += kDrawnTogether) {
       const std::int64_t end = std::min(begin + kDrawnTogether, pictures());
       set_.ask_for(request_, begin, end, loaded_.model->options.classes);
-      const at::Tensor drawn = sample(*loaded_.model, schedule_, request_, watch);
+      const at::Tensor drawn = sample(*loaded_.model, *process_, request_, watch);
       if (!drawn.isfinite().all().item<bool>())
         throw Error("drawn pictures are not finite; the generator's weights are too large or damaged");
       const at::Tensor pixels = tasks::pixels_of(drawn);
@@ -130,7 +134,7 @@ class Drawer {
       for (std::int64_t i = begin; i < end; ++i)
         labels.push_back(
             set_.classes[static_cast<std::size_t>(real.choice.labels[static_cast<std::size_t>(place(i))])]);
-      error += denoising_error(*loaded_.model, schedule_, read_pictures(picture, begin, end, view).to(device),
+      error += denoising_error(*loaded_.model, *process_, read_pictures(picture, begin, end, view).to(device),
                                torch::tensor(labels, at::kLong).to(device), request_.seed, begin);
       phase("denoising real pictures", static_cast<double>(end - begin), static_cast<double>(count));
     }
@@ -139,7 +143,7 @@ class Drawer {
 
  private:
   models::LoadedGenerator loaded_;
-  diffusion::Schedule schedule_;
+  std::shared_ptr<const diffusion::Process> process_;
   SampleRequest request_;
   PictureSet set_;  // classes in the order of the classifier
 };
@@ -166,12 +170,6 @@ PictureScores scores(const std::string& name, const FeatureSet& set, const Featu
           precision_recall(real.features, set.features),
           set.consistency(),
           set.consistency_by_class(classes)};
-}
-
-std::string described(const GenerateEvaluationOptions& options) {
-  if (options.model.empty()) return options.images;
-  return fmt::format("{}, {}, {} steps, guidance {}, seed {}", options.model, options.sampler, options.steps,
-                     options.guidance.scale, options.seed);
 }
 
 void check_numbers(const GenerateEvaluationOptions& options, std::int64_t judged, std::int64_t real) {
@@ -210,7 +208,7 @@ GenerateEvaluation evaluate_generator(const GenerateEvaluationOptions& options, 
                                    : features_of(*made, classifier, options.batch, "looking at pictures", phase);
   for (std::int64_t c = 0; made && c < classes; ++c)
     evaluation.examples.push_back(made->examples(c, classifier.model->options.image_size));
-  evaluation.pictures = described(options);
+  evaluation.pictures = drawer ? drawer->description(options.model) : options.images;
   evaluation.classifier = options.classifier;
   evaluation.data = real.name;
   evaluation.features = real_set.features.size(1);

@@ -23,7 +23,7 @@ struct GenerateEvaluationOptions {
   std::string classifier;
   std::string data, split = "val";  // real pictures; split "": the class folders lie at the top
   std::int64_t count = 0;           // pictures of each class; 0: kDefaultCount, of `images` as many as every class has
-  std::string sampler = "ddim";
+  std::string sampler;              // empty: the usual one of the generator
   std::int64_t steps = 50;
   diffusion::Guidance guidance;
   std::uint64_t seed = 0;

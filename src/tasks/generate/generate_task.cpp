@@ -25,10 +25,10 @@ DenoisingError of_all(const DenoisingError& own, train::Communicator& communicat
 
 }  // namespace
 
-GenerateTask::GenerateTask(std::shared_ptr<models::Generator> model, const diffusion::Schedule& schedule,
+GenerateTask::GenerateTask(std::shared_ptr<models::Generator> model, std::shared_ptr<const diffusion::Process> process,
                            TrainingExamples& examples, GenerateTaskOptions options, at::Device device,
                            train::Communicator& communicator, SaveBest save_best)
-    : model_(std::move(model)), gaussian_(schedule, device), examples_(examples), options_(std::move(options)),
+    : model_(std::move(model)), process_(std::move(process)), examples_(examples), options_(std::move(options)),
       device_(device), communicator_(communicator), save_best_(std::move(save_best)),
       random_(at::globalContext().defaultGenerator(device).clone()) {}
 
@@ -49,14 +49,13 @@ at::Tensor GenerateTask::loss() {
   if (count == 0) return model_->parameters().front().sum() * 0.0;
   const at::Tensor x_0 = examples->x_0.to(device_, true);
   const auto own = [&](const at::Tensor& drawn) { return drawn.narrow(0, examples->first, count); };
-  const auto whole = at::TensorOptions(at::kLong).device(device_);
-  const at::Tensor t = own(at::randint(0, gaussian_.schedule().steps(), {all}, random_, whole));
+  const at::Tensor t = own(process_->drawn_steps(all, random_, device_));
   const at::Tensor dropped = own(at::rand({all}, random_, x_0.options())).lt(options_.drop_class);
   const at::Tensor noise = own(at::randn({all, x_0.size(1), x_0.size(2), x_0.size(3)}, random_, x_0.options()));
   const at::Tensor labels = examples->labels.to(device_, true).masked_fill(dropped, model_->null_class());
-  const at::Tensor x_t = gaussian_.noised(x_0, t, noise);
-  const at::Tensor output = model_->forward(x_t, t, labels).to(at::kFloat);
-  return gaussian_.loss(output, x_0, x_t, t, noise).total.sum() * (1.0 / static_cast<double>(all));
+  const at::Tensor x_t = process_->noised(x_0, t, noise);
+  const at::Tensor output = model_->forward(x_t, process_->times(t), labels).to(at::kFloat);
+  return process_->loss(output, x_0, x_t, t, noise).sum() * (1.0 / static_cast<double>(all));
 }
 
 train::Evaluation GenerateTask::evaluate() {
@@ -69,7 +68,7 @@ train::Evaluation GenerateTask::evaluate() {
     const std::int64_t wanted = std::clamp<std::int64_t>(options_.val_images / size, 1, batches);
     for (std::int64_t batch = 0; const auto examples = examples_.validation->next(); ++batch)
       if (batch * wanted / batches != (batch + 1) * wanted / batches && examples->labels.size(0) > 0)
-        error += denoising_error(*model_, gaussian_.schedule(), examples->x_0.to(device_, true),
+        error += denoising_error(*model_, *process_, examples->x_0.to(device_, true),
                                  examples->labels.to(device_, true), options_.seed, batch * size + examples->first);
     error = of_all(error, communicator_);
     evaluation.numbers = {{"val/mse", error.all}, {"val/mse_early", error.early}};
@@ -80,7 +79,7 @@ train::Evaluation GenerateTask::evaluate() {
 }
 
 std::vector<std::byte> GenerateTask::drawn_samples() {
-  const at::Tensor drawn = sample(*model_, gaussian_.schedule(), options_.samples);
+  const at::Tensor drawn = sample(*model_, *process_, options_.samples);
   const io::Image grid = grid_of(pixels_of(drawn), options_.columns);
   return io::encode_png(grid.rgb, grid.width, grid.height);
 }

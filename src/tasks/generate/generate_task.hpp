@@ -1,10 +1,11 @@
-// Training of generators: the loss of noise prediction, the error on held-out pictures, and samples to look at.
+// Training of generators: the loss of predicted noise or velocities, the error on held-out pictures, and samples to
+// look at.
 #pragma once
 
 #include <functional>
 #include <memory>
 
-#include "diffusion/gaussian.hpp"
+#include "diffusion/process.hpp"
 #include "models/base/mixing_parameters.hpp"
 #include "tasks/generate/examples.hpp"
 #include "tasks/generate/sampling.hpp"
@@ -18,7 +19,7 @@ struct GenerateTaskOptions {
   double drop_class = 0.1;
   double mixing_rate = 1.0;  // of the mixing matrices, times the learning rate
   std::int64_t val_images = 2048;
-  SampleRequest samples;     // drawn at every evaluation
+  SampleRequest samples{};   // drawn at every evaluation
   std::int64_t columns = 1;  // of their grid
 };
 
@@ -26,7 +27,7 @@ class GenerateTask : public train::Task {
  public:
   using SaveBest = std::function<void(const train::Evaluation&)>;
 
-  GenerateTask(std::shared_ptr<models::Generator> model, const diffusion::Schedule& schedule,
+  GenerateTask(std::shared_ptr<models::Generator> model, std::shared_ptr<const diffusion::Process> process,
                TrainingExamples& examples, GenerateTaskOptions options, at::Device device,
                train::Communicator& communicator, SaveBest save_best);
 
@@ -48,7 +49,7 @@ class GenerateTask : public train::Task {
   std::vector<std::byte> drawn_samples();
 
   std::shared_ptr<models::Generator> model_;
-  diffusion::Gaussian gaussian_;
+  std::shared_ptr<const diffusion::Process> process_;
   TrainingExamples& examples_;
   GenerateTaskOptions options_;
   at::Device device_;

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "tasks/usage_error.hpp"
+
 namespace mhla::tasks {
 
 GenerateRecipe resolve_recipe(const TrainGenerateOptions& options) {
@@ -21,7 +23,10 @@ GenerateRecipe resolve_recipe(const TrainGenerateOptions& options) {
   const std::int64_t side = small ? 64 : 256;
   model.size = options.image_size.empty() ? std::vector{side, side} : options.image_size;
   if (model.size.size() == 1) model.size.push_back(model.size[0]);
-  model.learned_variance = options.learned_variance.value_or(!small);
+  const bool flow = options.noise == "flow";
+  model.learned_variance = options.learned_variance.value_or(!small && !flow);
+  if (flow && model.learned_variance)
+    throw UsageError("--learned-variance is true; a flow (--noise flow) has no variance to learn, so it must be false");
   return recipe;
 }
 

@@ -2,6 +2,7 @@
 #include "tasks/generate/sampling.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <mutex>
@@ -23,13 +24,23 @@ std::vector<std::int64_t> numbers(const SampleRequest& request, std::int64_t beg
   return chosen;
 }
 
+diffusion::Method method_of(Sampler sampler) {
+  if (sampler == Sampler::dpmpp) return diffusion::Method::dpmpp_2m;
+  return sampler == Sampler::unipc ? diffusion::Method::unipc : diffusion::Method::first_order;
+}
+
+bool suits(Sampler sampler, const diffusion::Process& process) {
+  if (sampler == Sampler::dpmpp || sampler == Sampler::unipc) return true;
+  return (sampler == Sampler::euler) == (process.prediction() == diffusion::Prediction::velocity);
+}
+
 // Pictures that are drawn together.
 class Batch {
  public:
-  Batch(models::Generator& generator, const diffusion::Schedule& schedule, const SampleRequest& request,
+  Batch(models::Generator& generator, const diffusion::Process& process, const SampleRequest& request,
         std::int64_t begin, std::int64_t end)
-      : generator_(generator), request_(request), largest_time_(static_cast<double>(schedule.times.back())),
-        noise_(request.seed, numbers(request, begin, end)), device_(generator.parameters().front().device()) {
+      : generator_(generator), process_(process), request_(request), noise_(request.seed, numbers(request, begin, end)),
+        device_(generator.parameters().front().device()) {
     const auto& size = request.size.empty() ? generator.options.size : request.size;
     shape_ = {generator.options.channels, size[0], size[1]};
     const auto classes =
@@ -39,37 +50,43 @@ class Batch {
 
   // after_step(step, x_0).
   template <typename AfterStep>
-  at::Tensor walk(const diffusion::Schedule& schedule, const AfterStep& after_step) {
+  at::Tensor walk(const AfterStep& after_step) {
+    return request_.sampler == Sampler::ddpm ? ancestral(after_step) : solved(after_step);
+  }
+
+ private:
+  template <typename AfterStep>
+  at::Tensor ancestral(const AfterStep& after_step) {
     at::Tensor x = fresh_noise();
-    if (request_.sampler == Sampler::ddpm) {
-      const diffusion::Gaussian gaussian(diffusion::respaced(schedule, request_.steps));
-      for (std::int64_t step = 0; step < request_.steps; ++step) {
-        const auto place = request_.steps - 1 - step;
-        const at::Tensor output = network(x, static_cast<double>(gaussian.schedule().times[place]));
-        const auto t = torch::full({x.size(0)}, place, torch::TensorOptions(device_).dtype(torch::kInt64));
-        after_step(step, gaussian.reverse(output, x, t).x_0);
-        x = gaussian.ancestral_step(output, x, t, fresh_noise());
-      }
-      return x;
+    const diffusion::Gaussian gaussian(diffusion::respaced(*process_.schedule(), request_.steps));
+    for (std::int64_t step = 0; step < request_.steps; ++step) {
+      const auto place = request_.steps - 1 - step;
+      const at::Tensor output = network(x, static_cast<double>(gaussian.schedule().times[place]));
+      const auto t = torch::full({x.size(0)}, place, torch::TensorOptions(device_).dtype(torch::kInt64));
+      after_step(step, gaussian.reverse(output, x, t).x_0);
+      x = gaussian.ancestral_step(output, x, t, fresh_noise());
     }
-    const auto method =
-        request_.sampler == Sampler::ddim ? diffusion::Method::first_order : diffusion::Method::dpmpp_2m;
-    diffusion::Solver solver(method, diffusion::noise_levels(schedule, request_.steps));
+    return x;
+  }
+
+  template <typename AfterStep>
+  at::Tensor solved(const AfterStep& after_step) {
+    at::Tensor x = fresh_noise();
+    diffusion::Solver solver(method_of(request_.sampler), process_.levels(request_.steps));
     for (std::int64_t step = 0; step < request_.steps; ++step) {
       const diffusion::Level& level = solver.levels()[static_cast<std::size_t>(step)];
-      const at::Tensor noise = network(x, level.time).narrow(1, 0, x.size(1));
-      const at::Tensor x_0 = diffusion::predicted_data(noise, x, level, diffusion::Prediction::noise);
+      const at::Tensor output = network(x, level.time).narrow(1, 0, x.size(1));
+      const at::Tensor x_0 = diffusion::predicted_data(output, x, level, process_.prediction());
       x = solver.step(step, x, x_0);
       after_step(step, x_0);
     }
     return x;
   }
 
- private:
   at::Tensor fresh_noise() { return noise_.draw(shape_).to(device_); }
 
   at::Tensor network(const at::Tensor& x, double time) {
-    const bool guided = request_.guidance.acts_at(time, largest_time_);
+    const bool guided = request_.guidance.acts_at(time, process_.largest_time());
     const std::int64_t count = guided ? 2 * x.size(0) : x.size(0);
     const auto t = torch::full({count}, time, x.options());
     if (!guided) return generator_.forward(x, t, classes_.narrow(0, 0, count));
@@ -78,8 +95,8 @@ class Batch {
   }
 
   models::Generator& generator_;
+  const diffusion::Process& process_;
   const SampleRequest& request_;
-  double largest_time_;
   diffusion::PictureNoise noise_;
   at::Device device_;
   std::vector<std::int64_t> shape_;
@@ -89,23 +106,31 @@ class Batch {
 }  // namespace
 
 Sampler parse_sampler(std::string_view name) {
-  if (name == "ddpm") return Sampler::ddpm;
-  if (name == "ddim") return Sampler::ddim;
-  if (name == "dpm++") return Sampler::dpmpp;
-  throw Error(fmt::format("sampler is \"{}\"; it may be ddpm, ddim or dpm++", name));
+  const auto* const place = std::ranges::find(kSamplers, name);
+  if (place == kSamplers.end())
+    throw Error(fmt::format("sampler is \"{}\"; it may be {}", name, fmt::join(kSamplers, ", ")));
+  return static_cast<Sampler>(place - kSamplers.begin());
 }
 
-std::string_view name_of(Sampler sampler) {
-  return sampler == Sampler::ddpm ? "ddpm" : sampler == Sampler::ddim ? "ddim" : "dpm++";
+std::string_view name_of(Sampler sampler) { return kSamplers.at(static_cast<std::size_t>(sampler)); }
+
+Sampler usual_sampler(const diffusion::Process& process) {
+  return process.prediction() == diffusion::Prediction::velocity ? Sampler::euler : Sampler::ddim;
 }
 
-void check(const SampleRequest& request, const models::Generator& generator, const diffusion::Schedule& schedule) {
+void check(const SampleRequest& request, const models::Generator& generator, const diffusion::Process& process) {
   const std::int64_t classes = generator.options.classes, least = request.sampler == Sampler::ddpm ? 2 : 1;
+  if (!suits(request.sampler, process)) {
+    const bool flow = process.prediction() == diffusion::Prediction::velocity;
+    throw Error(fmt::format("sampler is {}; it may be {}, since the model predicts {}", name_of(request.sampler),
+                            flow ? "euler, dpm++ or unipc" : "ddpm, ddim, dpm++ or unipc",
+                            flow ? "the velocity of a flow" : "noise"));
+  }
   for (const std::int64_t label : request.classes)
     if (label < 0 || label > classes)
       throw Error(fmt::format("class is {}; it may be 0 to {}, or {} for none", label, classes - 1, classes));
-  if (request.steps < least || request.steps > schedule.steps())
-    throw Error(fmt::format("steps is {}; it may be {} to {}", request.steps, least, schedule.steps()));
+  if (request.steps < least || request.steps > process.steps())
+    throw Error(fmt::format("steps is {}; it may be {} to {}", request.steps, least, process.steps()));
   if (!request.size.empty() && (request.size.size() != 2 || std::ranges::any_of(request.size, [](std::int64_t side) {
                                   return side < 1 || side > (1 << 16);
                                 })))
@@ -124,9 +149,9 @@ void check(const SampleRequest& request, const models::Generator& generator, con
   }
 }
 
-at::Tensor sample(models::Generator& generator, const diffusion::Schedule& schedule, const SampleRequest& request,
+at::Tensor sample(models::Generator& generator, const diffusion::Process& process, const SampleRequest& request,
                   const Watch& watch) {
-  check(request, generator, schedule);
+  check(request, generator, process);
   generator.eval();
   const auto count = static_cast<std::int64_t>(request.classes.size());
   std::vector<at::Tensor> parts(static_cast<std::size_t>(count));
@@ -138,7 +163,7 @@ at::Tensor sample(models::Generator& generator, const diffusion::Schedule& sched
       const std::scoped_lock lock(one_at_a_time);
       for (std::int64_t i = begin; i < end; ++i) watch({i, step + 1, request.steps, x_0[i - begin]});
     };
-    const at::Tensor drawn = Batch(generator, schedule, request, begin, end).walk(schedule, after_step).cpu();
+    const at::Tensor drawn = Batch(generator, process, request, begin, end).walk(after_step).cpu();
     for (std::int64_t i = begin; i < end; ++i) parts[static_cast<std::size_t>(i)] = drawn[i - begin];
   };
   if (generator.parameters().front().is_cpu())

@@ -6,6 +6,7 @@
 
 #include <torch/torch.h>
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -13,14 +14,17 @@
 #include <vector>
 
 #include "diffusion/guidance.hpp"
-#include "diffusion/schedule.hpp"
+#include "diffusion/process.hpp"
 #include "models/base/generator.hpp"
 
 namespace mhla::tasks {
 
-enum class Sampler : std::uint8_t { ddpm, ddim, dpmpp };
-Sampler parse_sampler(std::string_view name);  // "ddpm", "ddim", "dpm++"
+// ddpm and ddim are for predicted noise, euler for flows, the others for both.
+enum class Sampler : std::uint8_t { ddpm, ddim, euler, dpmpp, unipc };
+inline constexpr std::array<std::string_view, 5> kSamplers = {"ddpm", "ddim", "euler", "dpm++", "unipc"};
+Sampler parse_sampler(std::string_view name);  // one of kSamplers
 std::string_view name_of(Sampler sampler);
+Sampler usual_sampler(const diffusion::Process& process);  // ddim or euler
 
 struct SampleRequest {
   std::vector<std::int64_t> classes;  // of each picture
@@ -35,7 +39,7 @@ struct SampleRequest {
 };
 
 // Throws an Error that names what is impossible and what is allowed.
-void check(const SampleRequest& request, const models::Generator& generator, const diffusion::Schedule& schedule);
+void check(const SampleRequest& request, const models::Generator& generator, const diffusion::Process& process);
 
 struct Drawing {
   std::int64_t picture;  // counted from 0
@@ -46,7 +50,7 @@ struct Drawing {
 using Watch = std::function<void(const Drawing&)>;
 
 // [pictures, channels, H, W] in float32 on the CPU.
-at::Tensor sample(models::Generator& generator, const diffusion::Schedule& schedule, const SampleRequest& request,
+at::Tensor sample(models::Generator& generator, const diffusion::Process& process, const SampleRequest& request,
                   const Watch& watch = nullptr);
 
 }  // namespace mhla::tasks

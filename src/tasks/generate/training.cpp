@@ -29,6 +29,7 @@ struct GenerateRun {
             .warmup = recipe.warmup,
             .batch = recipe.batch,
             .lr = recipe.lr,
+            .min_lr = options.min_lr.value_or(0.0),
             .warmup_from = recipe.warmup > 0 ? 0.0 : recipe.lr,
             .weight_decay = recipe.weight_decay,
             .clip = recipe.clip,
@@ -57,13 +58,14 @@ struct GenerateRun {
   }
 
   // Some pictures of each of the first classes, a row a class.
-  GenerateTaskOptions task_options() const {
+  GenerateTaskOptions task_options(const diffusion::Process& process) const {
     GenerateTaskOptions task{.seed = options.seed,
                              .drop_class = options.drop_class,
                              .mixing_rate = options.mixing_lr,
                              .val_images = options.val_images,
                              .columns = options.samples};
     task.samples.steps = std::min(options.sample_steps, examples.facts.steps);
+    task.samples.sampler = usual_sampler(process);
     task.samples.guidance.scale = options.cfg_scale;
     task.samples.seed = options.seed;
     if (examples.facts.space == "pixels")
@@ -79,7 +81,7 @@ std::string list_of(const models::GeneratorOptions& model) {
   for (const auto& [name, on] :
        {std::pair{"LePE", model.lepe}, std::pair{"CPE", model.cpe}, std::pair{"gate", model.gate},
         std::pair{"qk norm", model.qk_norm}, std::pair{"learned variance", model.learned_variance},
-        std::pair{"frozen mixing", model.mixing_frozen}})
+        std::pair{"frozen mixing", model.mixing_frozen}, std::pair{"mixing by input", model.mixing == "input"}})
     if (on) text += fmt::format(", {}", name);
   return text;
 }
@@ -123,8 +125,9 @@ TrainedGenerator train_generator(const TrainGenerateOptions& options, const Trai
     for (const auto& [name, value] : evaluation.numbers) results[name] = value;
     run.save_weights(results);
   };
-  GenerateTask task(run.model, diffusion::parse_schedule(options.noise, run.examples.facts.steps), run.examples,
-                    run.task_options(), place.device, communicator, save_best);
+  const auto process = diffusion::make_process(options.noise, run.examples.facts.steps, place.device);
+  GenerateTask task(run.model, process, run.examples, run.task_options(*process), place.device, communicator,
+                    save_best);
   train::Trainer trainer(task, settings, communicator);
   TrainedGenerator trained{.finished = trainer.run() == train::Ending::finished,
                            .steps = trainer.steps_done(),

@@ -17,7 +17,7 @@ std::filesystem::path weights_in(const std::filesystem::path& path) {
 
 std::filesystem::path tokenizer_of(const std::filesystem::path& path) {
   if (std::filesystem::is_directory(path)) return path;
-  const std::filesystem::path own = path.parent_path() / (path.stem().string() + "_tokenizer.json");
+  std::filesystem::path own = path.parent_path() / (path.stem().string() + "_tokenizer.json");
   if (std::filesystem::exists(own)) return own;
   return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
 }
@@ -32,19 +32,20 @@ void check_fits(const LanguageModel& opened, const std::filesystem::path& path) 
   const io::SafeTensors file = io::SafeTensors::map(weights);
   const auto trained_with = file.metadata().find(kTokenizer);
   if (trained_with != file.metadata().end() && trained_with->second != tokenizer.fingerprint())
-    throw Error(fmt::format(
-        "{}: the model was trained with the tokenizer {}, but this one is {}; --tokenizer names another",
-        weights.string(), trained_with->second, tokenizer.fingerprint()));
+    throw Error(
+        fmt::format("{}: the model was trained with the tokenizer {}, but this one is {}; --tokenizer names another",
+                    weights.string(), trained_with->second, tokenizer.fingerprint()));
 }
 
 }  // namespace
 
 LanguageModel open_language_model(const std::filesystem::path& path, const std::filesystem::path& tokenizer,
-                                  const at::Device& device) {
-  LanguageModel opened{.model = models::load_lm(path, device),
+                                  const at::Device& device, const std::string& beyond) {
+  LanguageModel opened{.model = models::load_lm(path, device, beyond),
                        .tokenizer = text::open_tokenizer(tokenizer.empty() ? tokenizer_of(path) : tokenizer),
-                       .name = std::filesystem::is_directory(path) ? std::filesystem::canonical(path).filename().string()
-                                                                   : path.stem().string()};
+                       .name = std::filesystem::is_directory(path)
+                                   ? std::filesystem::canonical(path).filename().string()
+                                   : path.stem().string()};
   check_fits(opened, path);
   return opened;
 }

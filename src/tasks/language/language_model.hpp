@@ -19,11 +19,12 @@ struct LanguageModel {
   std::string name;  // of the folder, or of the file without its extension
 };
 
-// `path`: a folder of `mhla train language` or of transformers, or a .safetensors file. `tokenizer`: its file or folder;
-// empty: `<name>_tokenizer.json` beside the file, else what is in the folder. Throws an Error where the tokenizer is not
-// the one the model was trained with, or has more tokens than it.
+// `path`: a folder of `mhla train language` or of transformers, or a .safetensors file. `tokenizer`: its file or
+// folder; empty: `<name>_tokenizer.json` beside the file, else what is in the folder. Throws an Error where the
+// tokenizer is not the one the model was trained with, or has more tokens than it. `beyond`: what MHLA does with more
+// blocks than it was trained for, instead of what the file says.
 LanguageModel open_language_model(const std::filesystem::path& path, const std::filesystem::path& tokenizer = {},
-                                  const at::Device& device = at::kCPU);
+                                  const at::Device& device = at::kCPU, const std::string& beyond = "");
 
 // Weights, config, and the fingerprint of the tokenizer; `more` is put into the metadata as it is.
 void save_language_model(const models::Lm& model, const text::Tokenizer& tokenizer, const std::filesystem::path& path,

@@ -1,0 +1,20 @@
+# cpp-httplib as Debian has it: a header, and a library that needs OpenSSL and Brotli. The installed ones, or the copies
+# that tools/bootstrap.sh left in .deps for machines where nothing can be installed.
+find_path(MHLA_HTTPLIB_INCLUDE httplib.h PATHS "${MHLA_DEPS_INCLUDE}")
+find_library(MHLA_HTTPLIB_LIBRARY NAMES cpp-httplib PATHS "${MHLA_DEPS_INCLUDE}/../lib")
+if(NOT MHLA_HTTPLIB_INCLUDE OR NOT MHLA_HTTPLIB_LIBRARY)
+  message(FATAL_ERROR "cpp-httplib is missing (Debian: libcpp-httplib-dev); run tools/bootstrap.sh")
+endif()
+add_library(httplib INTERFACE IMPORTED GLOBAL)
+target_include_directories(httplib SYSTEM INTERFACE "${MHLA_HTTPLIB_INCLUDE}")
+target_compile_definitions(httplib INTERFACE CPPHTTPLIB_OPENSSL_SUPPORT CPPHTTPLIB_ZLIB_SUPPORT CPPHTTPLIB_BROTLI_SUPPORT)
+target_link_libraries(httplib INTERFACE "${MHLA_HTTPLIB_LIBRARY}" ZLIB::ZLIB)
+# What the copy needs lies beside it, where the loader would not look for it by itself.
+cmake_path(GET MHLA_HTTPLIB_LIBRARY PARENT_PATH folder)
+cmake_path(GET MHLA_DEPS_INCLUDE PARENT_PATH deps)
+cmake_path(NORMAL_PATH folder)
+if(folder STREQUAL "${deps}/lib")
+  file(GLOB needed "${folder}/libssl.so.*" "${folder}/libcrypto.so.*" "${folder}/libbrotli*.so.*")
+  list(JOIN needed "," needed)
+  target_link_options(httplib INTERFACE "LINKER:--push-state,--no-as-needed,${needed},--pop-state")
+endif()
