@@ -33,6 +33,15 @@ bool read_exactly(const Json& value, std::vector<Value>& target) {
   return value.is_array();
 }
 
+inline bool read_exactly(const Json& value, std::vector<bool>& target) {
+  target.clear();
+  for (const Json& element : value) {
+    if (!element.is_boolean()) return false;
+    target.push_back(element.get<bool>());
+  }
+  return value.is_array();
+}
+
 template <typename Value, std::size_t count>
 bool read_exactly(const Json& value, std::array<Value, count>& target) {
   std::vector<Value> values;

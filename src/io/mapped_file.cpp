@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <system_error>
 
 #include "io/file.hpp"
@@ -28,6 +29,13 @@ MappedFile::MappedFile(const std::filesystem::path& path) {
   if (start == MAP_FAILED) fail();
   bytes = {static_cast<const std::byte*>(start), size};
   owner = std::shared_ptr<const void>(start, [size](void* mapped) { ::munmap(mapped, size); });
+}
+
+void let_go_of_mapped(std::span<const std::byte> bytes) {
+  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<std::uintptr_t>(bytes.data()), end = begin + bytes.size();
+  const std::uintptr_t first = (begin + page - 1) / page * page, last = end / page * page;
+  if (first < last) ::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
 }
 
 }  // namespace mhla::io

@@ -15,4 +15,8 @@ struct MappedFile {
   std::shared_ptr<const void> owner;  // keeps the bytes there
 };
 
+// Pages that lie wholly in these bytes of a mapped file leave the memory of this process; looked at again they come
+// from the file again.
+void let_go_of_mapped(std::span<const std::byte> bytes);
+
 }  // namespace mhla::io

@@ -118,7 +118,9 @@ SafeTensors SafeTensors::load(const std::filesystem::path& path) {
 
 SafeTensors SafeTensors::map(const std::filesystem::path& path) {
   MappedFile file(path);
-  return {file.bytes, file.owner, path.string()};
+  SafeTensors tensors(file.bytes, file.owner, path.string());
+  tensors.mapped_ = true;
+  return tensors;
 }
 
 SafeTensors SafeTensors::parse(std::vector<std::byte> bytes, std::string source) {
@@ -182,6 +184,10 @@ const SafeTensor& SafeTensors::at(const std::string& name) const {
   const auto found = tensors_.find(name);
   if (found == tensors_.end()) throw Error(fmt::format("{}: tensor \"{}\" is missing", source_, name));
   return found->second;
+}
+
+void SafeTensors::let_go(const std::string& name) const {
+  if (mapped_) let_go_of_mapped(at(name).data);
 }
 
 std::vector<std::byte> encode_safetensors(const std::map<std::string, SafeTensor>& tensors,

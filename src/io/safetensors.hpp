@@ -40,6 +40,9 @@ class SafeTensors {
   bool contains(const std::string& name) const { return tensors_.contains(name); }
   const SafeTensor& at(const std::string& name) const;  // throws an Error that names the file and the tensor
 
+  // Of a mapped file: the memory that the tensor takes is free again until it is looked at. Otherwise nothing happens.
+  void let_go(const std::string& name) const;
+
  private:
   SafeTensors(std::span<const std::byte> bytes, std::shared_ptr<const void> owner, std::string source);
   void read_header(std::string_view header, std::span<const std::byte> data);
@@ -48,6 +51,7 @@ class SafeTensors {
   std::string source_;
   std::span<const std::byte> bytes_;
   std::shared_ptr<const void> owner_;  // of the bytes
+  bool mapped_ = false;
   std::map<std::string, std::string> metadata_;
   std::map<std::string, SafeTensor> tensors_;
 };

@@ -4,40 +4,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 #include <vector>
 
-#include "io/file.hpp"
+#include "models/base/weight_files.hpp"
 #include "models/base/weights.hpp"
 #include "models/lm/transformers_config.hpp"
 #include "models/registry.hpp"
 
 namespace mhla::models {
 namespace {
-
-io::Json read_json(const std::filesystem::path& path) {
-  const std::vector<std::byte> bytes = io::read_file(path);
-  return io::parse_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path.string());
-}
-
-// The files of a folder that hold its tensors.
-std::vector<std::filesystem::path> weight_files(const std::filesystem::path& folder) {
-  const auto single = folder / "model.safetensors", index = folder / "model.safetensors.index.json";
-  if (std::filesystem::exists(single) || !std::filesystem::exists(index)) return {single};
-  const io::Json json = read_json(index);
-  std::set<std::string> names;
-  if (json.is_object() && json.contains("weight_map") && json["weight_map"].is_object())
-    for (const auto& item : json["weight_map"].items())
-      if (std::string name; io::read_exactly(item.value(), name)) names.insert(name);
-  std::vector<std::filesystem::path> files;
-  for (const std::string& name : names) {
-    if (std::filesystem::path(name).filename() != name)
-      throw Error(fmt::format("{}: \"{}\" is no name of a file in the folder", index.string(), name));
-    files.push_back(folder / name);
-  }
-  if (files.empty()) throw Error(fmt::format("{}: \"weight_map\" names no file", index.string()));
-  return files;
-}
 
 // What is missing is in none of the files.
 LoadReport load_parts(Lm& model, const std::vector<io::SafeTensors>& files) {
@@ -96,7 +71,7 @@ LmFiles open_files(const std::filesystem::path& path) {
     files.weights.push_back(io::SafeTensors::map(file));
   files.config = folder ? config.string() : path.string();
   files.options =
-      folder ? lm_options_of_transformers(read_json(config), files.config) : stored_options(files.weights.front());
+      folder ? lm_options_of_transformers(read_json_file(config), files.config) : stored_options(files.weights.front());
   return files;
 }
 

@@ -15,6 +15,7 @@
 #include "models/sana/sana.hpp"
 #include "models/vit/vit.hpp"
 #include "models/vlt/vlt.hpp"
+#include "models/wan/wan.hpp"
 
 namespace mhla::models {
 namespace {
@@ -26,6 +27,7 @@ constexpr std::array kFamilies = {
     Family{"generate", dig_names, made<Dig>, least_elements<Dig, DigDesign>},
     Family{"language", lm_names, made<Lm>, least_elements<Lm, LmDesign>},
     Family{"image", sana_names, made<Sana>, least_elements<Sana, SanaDesign>},
+    Family{"video", wan_names, made<Wan>, least_elements<Wan, WanDesign>},
 };
 
 }  // namespace

@@ -3,35 +3,11 @@
 
 #include <algorithm>
 
-#include "core/beyond_trained.hpp"
 #include "mhla/torch.hpp"
 #include "nn/input_mixing.hpp"
+#include "nn/resized_mixing.hpp"
 
 namespace mhla::nn {
-namespace {
-
-// Weights [to, from] of the cells of a line of `from` for those of a line of `to`.
-at::Tensor line_weights(std::int64_t from, std::int64_t to) {
-  at::Tensor weights = at::zeros({to, from}, at::kDouble);
-  auto values = weights.accessor<double, 2>();
-  for (std::int64_t i = 0; i < to; ++i) {
-    const Between place = relative_position(i, to, from);
-    values[i][place.first] += 1.0 - place.fraction;
-    values[i][place.second] += place.fraction;
-  }
-  return weights;
-}
-
-// As resize_mixing, with gradient: P M P^T, its rows scaled to the sums of P M where there is such a scale.
-at::Tensor resized(const at::Tensor& mixing, const at::Tensor& positions) {
-  const at::Tensor queries = positions.matmul(mixing.to(at::kDouble));
-  const at::Tensor rows = queries.matmul(positions.t());
-  const at::Tensor sums = rows.sum(1, true), targets = queries.sum(1, true);
-  const at::Tensor scales = targets / sums.masked_fill(sums == 0.0, 1.0);
-  return (rows * scales.masked_fill((sums * targets <= 0.0).detach(), 1.0)).to(mixing.scalar_type());
-}
-
-}  // namespace
 
 BlockMixingImpl::BlockMixingImpl(const Partition& partition, const at::Tensor& initial, bool frozen,
                                  std::int64_t input_heads)
@@ -48,9 +24,9 @@ BlockMixingImpl::BlockMixingImpl(const Partition& partition, const at::Tensor& i
 }
 
 const at::Tensor& BlockMixingImpl::positions_of(const Partition& here, at::Device device) {
-  const auto from = home_.blocks_per_axis(), to = here.blocks_per_axis();
+  const auto to = here.blocks_per_axis();
   if (positions_.defined() && positions_.device() == device && positions_for_ == Grid{to[0], to[1]}) return positions_;
-  positions_ = at::kron(line_weights(from[0], to[0]), line_weights(from[1], to[1])).to(device);
+  positions_ = block_positions(home_, here).to(device);
   positions_for_ = {to[0], to[1]};
   return positions_;
 }
@@ -64,7 +40,7 @@ BlockMixingImpl::Blocks BlockMixingImpl::on(Grid grid, at::Device device) {
   if (grid == Grid{home_.sizes()[0], home_.sizes()[1]}) return {home_, own};
   const Partition here = at_most(grid, home_.blocks_per_axis());
   if (std::ranges::equal(here.blocks_per_axis(), home_.blocks_per_axis())) return {here, own};
-  return {here, resized(own, positions_of(here, own.device()))};
+  return {here, resized_mixing(own, positions_of(here, own.device()))};
 }
 
 BlockMixingImpl::Blocks BlockMixingImpl::on(Grid grid, const at::Tensor& q, const at::Tensor& k) {

@@ -37,7 +37,10 @@ INSTANTIATE_TEST_SUITE_P(
                       "sd_vae.safetensors", "sampler_ddpm_ddim.safetensors", "sampler_ddpm_dpmpp_2m.safetensors",
                       "sampler_flow_euler.safetensors", "sampler_flow_dpmpp_2m.safetensors",
                       "sampler_flow_unipc.safetensors", "dcae.safetensors", "gemma2.safetensors",
-                      "sana_linear_hf.safetensors"),
+                      "sana_linear_hf.safetensors", "umt5_encoder.safetensors", "umt5_encoder_hf.safetensors",
+                      "wan_hybrid.safetensors", "wan_mhla_gated.safetensors", "wan_mhla_lepe_norm.safetensors",
+                      "wan_pipeline_hf.safetensors", "wan_softmax_hf.safetensors", "wan_vae.safetensors",
+                      "wan_vae_hf.safetensors"),
     [](const auto& info) { return std::string(info.param, std::string_view(info.param).find('.')); });
 
 // A stored case with some of its bytes or its config replaced.

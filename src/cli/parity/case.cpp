@@ -1,6 +1,8 @@
 // Reading of stored cases.
 #include "cli/parity/case.hpp"
 
+#include "models/base/weights.hpp"
+
 namespace mhla::cli::parity {
 
 Case::Case(const std::filesystem::path& path) : file_(io::SafeTensors::load(path)) {
@@ -38,6 +40,25 @@ std::map<std::string, torch::Tensor> Case::parameters() const {
   for (const auto& item : file_.tensors())
     if (item.first.starts_with(kParameter)) result[item.first.substr(kParameter.size())] = tensor(item.first);
   return result;
+}
+
+io::SafeTensors Case::parameters_as_file(const std::string& prefix) const {
+  const std::string start = "param/" + prefix;
+  std::map<std::string, io::SafeTensor> tensors;
+  for (const auto& [name, tensor] : file_.tensors())
+    if (name.starts_with(start)) tensors[name.substr(start.size())] = tensor;
+  return io::SafeTensors::parse(io::encode_safetensors(tensors), file_.source());
+}
+
+void check_size(double least_elements, const io::SafeTensors& file) {
+  if (least_elements > models::elements_of(file))
+    throw Error(fmt::format("{}: the model has more parameters than the file", file.source()));
+}
+
+void load_whole(models::Model& model, const io::SafeTensors& file) {
+  const models::LoadReport report = models::load_weights(model, file, models::LoadMode::adapt);
+  if (!report.missing.empty() || !report.extra.empty() || !report.misshapen.empty())
+    throw Error(fmt::format("{}: the parameters do not fit the model\n{}", file.source(), report.text()));
 }
 
 }  // namespace mhla::cli::parity

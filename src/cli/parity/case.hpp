@@ -10,6 +10,7 @@
 
 #include "io/json.hpp"
 #include "mhla/types.hpp"
+#include "models/base/model.hpp"
 #include "tensor_io/tensors.hpp"
 
 namespace mhla::cli::parity {
@@ -26,7 +27,8 @@ class Case {
   torch::Tensor tensor(const std::string& name, std::int64_t axes) const;
   // int64, each 0 to `most`.
   torch::Tensor indices(const std::string& name, std::int64_t most, std::int64_t axes = 1) const;
-  std::map<std::string, torch::Tensor> parameters() const;  // the tensors param/<key> by their keys
+  std::map<std::string, torch::Tensor> parameters() const;                   // the tensors param/<key> by their keys
+  io::SafeTensors parameters_as_file(const std::string& prefix = "") const;  // those param/<prefix><key> by <key>
 
   bool has(const char* key) const { return config_.contains(key); }
 
@@ -64,6 +66,11 @@ class Case {
   io::Json config_;
 };
 
+// Refuses a model of at least so many elements, before it takes its memory, where the file has fewer.
+void check_size(double least_elements, const io::SafeTensors& file);
+// All tensors of the model from the file, which has no others, under any names the model understands.
+void load_whole(models::Model& model, const io::SafeTensors& file);
+
 // The vision transformer with MHLA: x -> features, logits; and the mixing matrix it starts from.
 Outputs run_vit(const Case& parity_case);
 
@@ -77,6 +84,16 @@ Outputs run_gla_op(const Case& parity_case);
 // Language models: x -> o of an attention layer; ids -> logits of a model.
 Outputs run_lm_layer(const Case& parity_case);
 Outputs run_lm(const Case& parity_case);
+
+// The video transformer: x, t, context or text -> out or velocity.
+Outputs run_wan(const Case& parity_case);
+
+// The text encoder: ids, mask -> states.
+Outputs run_umt5(const Case& parity_case);
+
+// The video autoencoder: video -> encoded; latent -> decoded. And a whole video: noise, texts -> latent, frames.
+Outputs run_wan_vae(const Case& parity_case);
+Outputs run_wan_pipeline(const Case& parity_case);
 
 // The image autoencoder: image -> mean, logvar; latent -> decoded.
 Outputs run_sd_vae(const Case& parity_case);

@@ -101,7 +101,11 @@ constexpr std::array kKinds = {
     Kind{"mixing_init", run_mixing_init},
     Kind{"sana", run_sana},
     Kind{"sd_vae", run_sd_vae},
+    Kind{"umt5", run_umt5},
     Kind{"vit", run_vit},
+    Kind{"wan", run_wan},
+    Kind{"wan_pipeline", run_wan_pipeline},
+    Kind{"wan_vae", run_wan_vae},
 };
 
 // What a library refuses is named with the file.

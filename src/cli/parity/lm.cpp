@@ -53,21 +53,6 @@ models::LmOptions lm_options_of(const Case& parity_case) {
   return options;
 }
 
-// The file without what is not a parameter, under the parameters' own names.
-io::SafeTensors parameters_as_file(const Case& parity_case) {
-  constexpr std::string_view kParameter = "param/";
-  std::map<std::string, io::SafeTensor> tensors;
-  for (const auto& [name, tensor] : parity_case.file().tensors())
-    if (name.starts_with(kParameter)) tensors[name.substr(kParameter.size())] = tensor;
-  return io::SafeTensors::parse(io::encode_safetensors(tensors), parity_case.file().source());
-}
-
-void check_lm_size(const Case& parity_case, const models::LmDesign& design) {
-  double there = 0.0;
-  for (const auto& item : parity_case.parameters()) there += static_cast<double>(item.second.numel());
-  if (design.least_elements() > there) parity_case.fail("the model has more parameters than the file");
-}
-
 }  // namespace
 
 Outputs run_lm_layer(const Case& parity_case) {
@@ -85,12 +70,10 @@ Outputs run_lm_layer(const Case& parity_case) {
 Outputs run_lm(const Case& parity_case) {
   const torch::NoGradGuard no_gradient;
   const models::LmDesign design(lm_options_of(parity_case));
-  check_lm_size(parity_case, design);
+  const io::SafeTensors file = parity_case.parameters_as_file();
+  check_size(design.least_elements(), file);
   models::Lm model(design);
-  const models::LoadReport report =
-      models::load_weights(model, parameters_as_file(parity_case), models::LoadMode::adapt);
-  if (!report.missing.empty() || !report.extra.empty() || !report.misshapen.empty())
-    parity_case.fail("the parameters do not fit the model\n" + report.text());
+  load_whole(model, file);
   const torch::Tensor ids = io::to_torch(parity_case.file(), "in/ids");
   if (ids.dim() != 2 || ids.size(1) > kMostTokens) parity_case.fail("tensor \"in/ids\" is not [batch, tokens]");
   return {{"logits", model.forward(ids)}};

@@ -6,7 +6,7 @@
 namespace mhla::models {
 
 bool is_mixing(const std::string& parameter_name) {
-  return parameter_name.ends_with("piece_attn.conv.weight") || parameter_name.ends_with(".mixing_matrix");
+  return parameter_name.ends_with("_attn.conv.weight") || parameter_name.ends_with(".mixing_matrix");
 }
 
 double least_mixing(const std::string& mixing) { return mixing == "input" ? nn::kLeastInputMixing : 0.0; }

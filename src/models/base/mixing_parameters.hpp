@@ -8,7 +8,7 @@
 
 namespace mhla::models {
 
-bool is_mixing(const std::string& parameter_name);  // by its name: ...piece_attn.conv.weight, ...mixing_matrix
+bool is_mixing(const std::string& parameter_name);  // by its name: ..._attn.conv.weight, ...mixing_matrix
 
 // The least an entry may be after a step, by the option `mixing`.
 double least_mixing(const std::string& mixing);

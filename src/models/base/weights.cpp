@@ -24,10 +24,8 @@ std::string renamed(const std::string& name, std::string_view from, std::string_
 
 // The model's name of a stored tensor, or the name it has.
 std::string name_in_model(const std::string& name, const NamedTensors& targets, std::span<const SameLayer> same) {
-  if (targets.contains(name)) return name;
-  for (const auto& [one, other] : same)
-    for (const std::string& candidate : {renamed(name, one, other), renamed(name, other, one)})
-      if (targets.contains(candidate)) return candidate;
+  for (const std::string& candidate : names_of(name, same))
+    if (targets.contains(candidate)) return candidate;
   return name;
 }
 
@@ -132,6 +130,17 @@ void save_weights(const torch::nn::Module& module, const std::filesystem::path& 
   for (const auto& item : metadata.items())
     texts[item.key()] = item.value().is_string() ? item.value().get<std::string>() : item.value().dump();
   io::save_tensors(path, tensors, texts);
+}
+
+std::vector<std::string> names_of(const std::string& name, std::span<const SameLayer> same) {
+  std::vector<std::string> names = {name};
+  for (const auto& [one, other] : same)
+    for (const auto& [from, to] : {std::pair{one, other}, std::pair{other, one}})
+      if (std::string changed = renamed(name, from, to); changed != name) names.push_back(std::move(changed));
+  std::string forth = name, back = name;  // all parts of a name that have others, one after another
+  for (const auto& [one, other] : same) forth = renamed(forth, one, other), back = renamed(back, other, one);
+  names.insert(names.end(), {forth, back});
+  return names;
 }
 
 double elements_of(const io::SafeTensors& file) {

@@ -47,6 +47,9 @@ void save_weights(const torch::nn::Module& module, const std::filesystem::path& 
 
 inline constexpr const char* kConfig = "mhla.config";  // the metadata that holds a model's config
 
+// The names a tensor may have in a file: its own, then those by which the table knows its layer.
+std::vector<std::string> names_of(const std::string& name, std::span<const SameLayer> same);
+
 // Elements of all its tensors.
 double elements_of(const io::SafeTensors& file);
 
