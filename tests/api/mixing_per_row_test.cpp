@@ -11,7 +11,7 @@
 namespace mhla::test {
 namespace {
 
-struct Form {
+struct MatrixForm {
   Partition partition;
   DType dtype;
   std::int64_t batch, heads, dim;
@@ -21,8 +21,8 @@ struct Form {
 };
 
 // Whole heads on the chip, stages, dense, causal: on a GPU every algorithm that reads the matrix.
-const std::vector<Form>& forms() {
-  static const std::vector<Form> all = {
+const std::vector<MatrixForm>& forms() {
+  static const std::vector<MatrixForm> all = {
       {Partition::grid({8, 8}, {2, 2}), DType::f64, 3, 2, 9},
       {Partition::grid({8, 8}, {2, 2}), DType::f64, 3, 2, 9, Masking::none, Normalizer::authors},
       {Partition::line(50, 7), DType::f64, 3, 2, 9, Masking::token_causal},
@@ -37,7 +37,7 @@ const std::vector<Form>& forms() {
   return all;
 }
 
-Problem problem_of(const Form& form) {
+Problem problem_of(const MatrixForm& form) {
   Problem p;
   p.device = test_device();
   p.dtype = form.dtype;
@@ -69,7 +69,7 @@ TokenTensor row_of(const TokenTensor& x, std::int64_t row) {
 
 TEST(Operator, EqualMatricesPerRowGiveTheBitsOfMatricesPerHead) {
   unsigned seed = 8100;
-  for (const Form& form : forms()) {
+  for (const MatrixForm& form : forms()) {
     const Problem p = problem_of(form);
     SCOPED_TRACE(describe(p));
     OperatorCase c(p, seed++);
@@ -92,7 +92,7 @@ TEST(Operator, EqualMatricesPerRowGiveTheBitsOfMatricesPerHead) {
 
 TEST(Operator, ARowOfABatchReadsItsOwnMatrices) {
   unsigned seed = 8200;
-  for (const Form& form : forms()) {
+  for (const MatrixForm& form : forms()) {
     const Problem p = problem_of(form);
     SCOPED_TRACE(describe(p));
     const OperatorCase c(p, seed++);
