@@ -4,6 +4,7 @@
 #include "cli/captured.hpp"
 #include "cli/generate/edited_line.hpp"
 #include "io/json.hpp"
+#include "models/base/weights.hpp"
 #include "models/generator_file.hpp"
 #include "models/small_generator.hpp"
 #include "support/program.hpp"
