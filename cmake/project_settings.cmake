@@ -41,13 +41,6 @@ function(mhla_sanitize_lightly target)
   endif()
 endfunction()
 
-# Tests without torch: what they call has both sanitizers, their own code AddressSanitizer, in half the time to compile.
-function(mhla_sanitize_test target)
-  if(MHLA_SANITIZE)
-    target_compile_options(${target} PRIVATE -g0 -fno-sanitize=undefined)
-  endif()
-endfunction()
-
 # One precompiled <torch/torch.h> for all targets of the program and its tests: 4 seconds instead of 14.
 function(mhla_precompile_torch target)
   if(NOT TARGET mhla_torch_headers)
