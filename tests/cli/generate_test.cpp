@@ -104,7 +104,10 @@ TEST_F(GenerateCommands, AConversationGoesOnFromItsFile) {
 
   models::LmOptions other = mhla::testing::small_language_options({"gla"});
   mhla::testing::save_small_language_model(folder_ / "other", other);
-  refused({"--model", path("other"), "--state", path("talk.state")}, "talk.state: saved state: it is of the model", 1);
+  const Captured of_other =
+      run_captured({"generate", "--model", path("other"), "--device", "cpu", "--state", path("talk.state"), "-p", "a"});
+  EXPECT_EQ(of_other.exit_code, 1);
+  EXPECT_NE(of_other.err.find("talk.state: saved state: it is of the model"), std::string::npos) << of_other.err;
   refused({"-p", "a", "-p", "b", "--state", path("talk.state")}, "--state is for one prompt");
   io::write_file(folder_ / "talk.state", "something else");
   refused({"--state", path("talk.state")}, "talk.state", 1);
