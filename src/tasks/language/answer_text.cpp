@@ -28,8 +28,8 @@ std::string AnswerText::add(text::Token token) { return stopped_ ? "" : certain(
 
 std::string AnswerText::finish() { return stopped_ ? "" : certain(text_.finish(), true); }
 
-std::string AnswerText::certain(std::string more, bool last) {
-  held_ += std::move(more);
+std::string AnswerText::certain(const std::string& more, bool last) {
+  held_ += more;
   std::size_t end = std::string::npos, waiting = 0;
   for (const std::string& stop : stop_) {
     end = std::min(end, held_.find(stop));

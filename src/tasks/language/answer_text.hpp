@@ -22,7 +22,7 @@ class AnswerText {
   bool stopped() const { return stopped_; }  // by a stop string
 
  private:
-  std::string certain(std::string more, bool last);
+  std::string certain(const std::string& more, bool last);
 
   text::TextStream text_;
   std::vector<std::string> stop_;
