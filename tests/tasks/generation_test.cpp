@@ -34,8 +34,10 @@ TEST(Generation, AnAnswerIsTheSameAloneAndInABatch) {
     std::uint64_t seed = 0;
     for (const char* prompt : {"the theme of the thesis", "", "x", "the theme of the thesis",
                                "a longer text, beyond "
-                               "four blocks of tokens"})
-      requests.push_back(request_of(model, prompt, ++seed, 4 + 3 * static_cast<std::int64_t>(seed)));
+                               "four blocks of tokens"}) {
+      ++seed;
+      requests.push_back(request_of(model, prompt, seed, 4 + 3 * static_cast<std::int64_t>(seed)));
+    }
     requests[2].sampling.repetition_penalty = 1.3;
     requests[2].sampling.temperature = 0.7;
     const std::vector<Answer> together = generate(model, requests);
