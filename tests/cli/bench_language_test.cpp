@@ -114,7 +114,9 @@ TEST(BenchDecode, AMadeStateStandsAtItsContextAndHasRoom) {
 }
 
 TEST(BenchTables, WhatDoesNotFitIntoMemoryIsARow) {
-  bench::ModelRow fits{.model = "lm_340m", .attention = "mhla", .pass = "train", .tokens = 64, .blocks = 1, .batch = 2};
+  bench::ModelRow fits;
+  fits.model = "lm_340m", fits.attention = "mhla", fits.pass = "train", fits.tokens = 64, fits.blocks = 1,
+  fits.batch = 2;
   fits.ms_median = 4.0;
   bench::ModelRow other = fits, too_large = fits;
   other.attention = "linear", other.blocks = 0, other.ms_median = 5.0;
@@ -126,8 +128,9 @@ TEST(BenchTables, WhatDoesNotFitIntoMemoryIsARow) {
   EXPECT_EQ(bench::mhla_summary(rows), "MHLA's speed over linear: 1.25x to 1.25x\n");
   EXPECT_TRUE(too_large.json().at("out_of_memory").get<bool>());
   EXPECT_FALSE(too_large.json().contains("ms_median"));
-  const bench::DecodeRow decode{
-      .attention = "softmax", .context = 9, .batch = 2, .state_bytes = 3000000, .out_of_memory = true};
+  bench::DecodeRow decode;
+  decode.attention = "softmax", decode.context = 9, decode.batch = 2, decode.state_bytes = 3000000;
+  decode.out_of_memory = true;
   EXPECT_NE(bench::decode_table({decode}).find("out of memory"), std::string::npos);
 }
 

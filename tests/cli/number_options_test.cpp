@@ -26,12 +26,14 @@ TEST(ReadNumber, TakesTheWholeTextAsOneDecimalNumber) {
 }
 
 // Values of these are words, or tokens, which the tokenizer checks; of all other options they are numbers.
-const std::set<std::string> kWords = {"NAME", "FILE", "PATH", "FOLDER", "IMAGE", "SHELL", "TEXT", "BOOL", "TOKEN"};
+const std::set<std::string> kWords = {"NAME", "FILE", "PATH",  "FOLDER", "IMAGE",  "SHELL",
+                                      "TEXT", "BOOL", "TOKEN", "POLICY", "ADDRESS"};
 // Of these a fraction has a meaning.
 const std::set<std::string> kFractions = {
-    "--epochs",   "--lr",        "--min-lr",    "--weight-decay", "--clip",         "--ema",      "--drop-path",
-    "--mixup",    "--cutmix",    "--smoothing", "--erasing",      "--color-jitter", "--mean",     "--std",
-    "--min-time", "--peer-time", "--cfg-scale", "--cfg-interval", "--drop-class",   "--mixing-lr"};
+    "--epochs",     "--lr",        "--min-lr",      "--weight-decay", "--clip",      "--ema",
+    "--drop-path",  "--mixup",     "--cutmix",      "--smoothing",    "--erasing",   "--color-jitter",
+    "--mean",       "--std",       "--min-time",    "--peer-time",    "--cfg-scale", "--cfg-interval",
+    "--drop-class", "--mixing-lr", "--temperature", "--top-p",        "--min-p",     "--repetition-penalty"};
 
 class NumberOptions : public ::testing::Test {
  protected:

@@ -10,6 +10,7 @@
 #include <random>
 #include <utility>
 
+#include "io/printable.hpp"
 #include "mhla/types.hpp"
 #include "tasks/language/answer_text.hpp"
 #include "tasks/language/generation.hpp"
@@ -213,8 +214,8 @@ class Reader {
 
 }  // namespace
 
-ApiError::ApiError(int status, std::string message, std::string field, std::string code)
-    : status_(status), message_(std::move(message)), field_(std::move(field)), code_(std::move(code)) {}
+ApiError::ApiError(int status, const std::string& message, std::string field, std::string code)
+    : status_(status), message_(io::printable(message)), field_(std::move(field)), code_(std::move(code)) {}
 
 io::Json ApiError::json() const {
   const auto or_null = [](const std::string& text) { return text.empty() ? io::Json() : io::Json(text); };

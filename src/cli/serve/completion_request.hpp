@@ -16,7 +16,7 @@ namespace mhla::cli {
 // A refusal as clients of such servers know it.
 class ApiError : public std::exception {
  public:
-  ApiError(int status, std::string message, std::string field = "", std::string code = "");
+  ApiError(int status, const std::string& message, std::string field = "", std::string code = "");
 
   int status() const { return status_; }
   const char* what() const noexcept override { return message_.c_str(); }
