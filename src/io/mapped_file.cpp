@@ -33,9 +33,11 @@ MappedFile::MappedFile(const std::filesystem::path& path) {
 
 void let_go_of_mapped(std::span<const std::byte> bytes) {
   const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const auto begin = reinterpret_cast<std::uintptr_t>(bytes.data()), end = begin + bytes.size();
-  const std::uintptr_t first = (begin + page - 1) / page * page, last = end / page * page;
-  if (first < last) ::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
+  const auto begin = reinterpret_cast<std::uintptr_t>(bytes.data());
+  const std::uintptr_t before = (page - begin % page) % page;  // bytes in front of the first whole page
+  if (before >= bytes.size()) return;
+  auto* const first = const_cast<std::byte*>(bytes.data()) + before;
+  ::madvise(first, (bytes.size() - before) / page * page, MADV_DONTNEED);
 }
 
 }  // namespace mhla::io

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::array kSameLayers = {SameLayer{"model.", ""}};
 
-Gemma2Options checked(Gemma2Options options) {
+const Gemma2Options& checked(const Gemma2Options& options) {
   constexpr std::int64_t kMost = 1 << 20;
   check_range("vocab_size", options.vocab_size, 1, std::int64_t{1} << 24);
   check_range("hidden_size", options.hidden_size, 1, kMost);
@@ -77,8 +77,8 @@ void from_json(const io::Json& json, Gemma2Options& options) {
   read_options(json, options, "Gemma-2", Unknown::ignored);
 }
 
-Gemma2::Gemma2(Gemma2Options given)
-    : options(checked(std::move(given))),
+Gemma2::Gemma2(const Gemma2Options& given)
+    : options(checked(given)),
       embed_tokens_(register_module("embed_tokens", torch::nn::Embedding(options.vocab_size, options.hidden_size))),
       norm_(register_module("norm", gemma2::Norm(options.hidden_size, options.rms_norm_eps))) {
   const auto list = register_module("layers", std::make_shared<torch::nn::Module>("layers"));

@@ -27,7 +27,7 @@ void from_json(const io::Json& json, Gemma2Options& options);
 
 class Gemma2 : public Model {
  public:
-  explicit Gemma2(Gemma2Options options);
+  explicit Gemma2(const Gemma2Options& options);
 
   // ids: int64 [B, T]; mask: [B, T], 0 where a token is padding, which no other one sees; undefined: none is. Returns
   // [B, T, C], zero at padding.

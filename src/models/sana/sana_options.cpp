@@ -105,6 +105,7 @@ double SanaDesign::least_elements() const {
 
 std::vector<std::string> sana_names() {
   std::vector<std::string> names;
+  names.reserve(kSizes.size());
   for (const Size& size : kSizes) names.emplace_back(size.name);
   return names;
 }

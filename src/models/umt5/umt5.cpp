@@ -100,10 +100,11 @@ Umt5::Umt5(const Umt5Options& given)
 // As T5 starts: matrices so that they keep the size of what they multiply; queries smaller, as scores are not scaled.
 void Umt5::initialise() {
   const torch::NoGradGuard no_gradient;
+  const std::int64_t head_width = options.attention_width / options.heads;
   for (auto& item : named_parameters()) {
     if (item.value().dim() != 2 || item.key().starts_with("token_embedding.")) continue;
     auto inputs = static_cast<double>(item.value().size(1));
-    if (item.key().ends_with(".q.weight")) inputs *= static_cast<double>(options.attention_width / options.heads);
+    if (item.key().ends_with(".q.weight")) inputs *= static_cast<double>(head_width);
     if (item.key().ends_with(".embedding.weight")) inputs = static_cast<double>(options.width);
     item.value().normal_(0.0, 1.0 / std::sqrt(inputs));
   }

@@ -92,12 +92,12 @@ HalveImpl::HalveImpl(std::int64_t channels, bool time)
 }
 
 at::Tensor HalveImpl::forward(const at::Tensor& x, FrameCache& cache) {
-  const at::Tensor half = on_frames(x, [&](const at::Tensor& pictures) {
+  at::Tensor half = on_frames(x, [&](const at::Tensor& pictures) {
     return conv_->forward(at::constant_pad_nd(pictures, {0, 1, 0, 1}));  // below and to the right alone
   });
   if (!time_conv_) return half;
   at::Tensor& seen = cache.next();
-  const at::Tensor frames = seen.defined() ? at::cat({seen, half}, 2) : half;
+  at::Tensor frames = seen.defined() ? at::cat({seen, half}, 2) : half;
   const bool first = !seen.defined();
   seen = last_frames(frames, 1);
   if (!first) return time_conv_->forward(frames);

@@ -122,6 +122,7 @@ at::Tensor WanVae::decode(const at::Tensor& latents, std::int64_t tile) {
   check_video("latents", latents, options.latent_channels, 1);
   WanVaeStream stream(tile);
   std::vector<at::Tensor> frames;
+  frames.reserve(static_cast<std::size_t>(latents.size(2)));
   for (std::int64_t i = 0; i < latents.size(2); ++i) frames.push_back(decode_next(latents.slice(2, i, i + 1), stream));
   return at::cat(frames, 2);
 }

@@ -38,6 +38,7 @@ DenoisingError denoising_error(models::Generator& generator, const diffusion::Pr
   const std::int64_t count = x_0.size(0);
   if (count == 0) return {};
   std::vector<std::int64_t> steps;
+  steps.reserve(static_cast<std::size_t>(count));
   for (std::int64_t i = 0; i < count; ++i) steps.push_back(denoising_step(seed, first + i, process.steps()));
   const at::Tensor noise = diffusion::PictureNoise(seed, first, count).draw(x_0.sizes().slice(1)).to(x_0.device());
   const at::Tensor t = torch::tensor(steps, torch::kInt64).to(x_0.device());

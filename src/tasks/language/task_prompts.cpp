@@ -61,14 +61,16 @@ std::string exam_question(const TaskItem& item) {
                      item.choices[2], item.choices[3]);
 }
 
-const std::vector<std::string> kLetters = {"A", "B", "C", "D"};
+constexpr std::array<std::string_view, 4> kLetters = {"A", "B", "C", "D"};
 
 std::string exam_of(std::string subject) {
   std::ranges::replace(subject, '_', ' ');
   return fmt::format("The following are multiple choice questions (with answers) about {}.\n\n", subject);
 }
 
-Question exam(const TaskItem& item) { return after(exam_of(item.subject) + exam_question(item), kLetters, item.label); }
+Question exam(const TaskItem& item) {
+  return after(exam_of(item.subject) + exam_question(item), {kLetters.begin(), kLetters.end()}, item.label);
+}
 
 Question last_word(const TaskItem& item) { return {.choices = {{item.context, item.target, letters_of(item.target)}}}; }
 
@@ -110,6 +112,7 @@ const TaskKind& task_kind(const std::string& name) {
       std::ranges::find(kKinds, name, [](const TaskKind& kind) { return std::string(kind.name); });
   if (found != kKinds.end()) return *found;
   std::vector<std::string> names;
+  names.reserve(kKinds.size());
   for (const TaskKind& kind : kKinds) names.emplace_back(kind.name);
   throw Error(fmt::format("task \"{}\" is not known; it may be {}", name, fmt::join(names, ", ")));
 }

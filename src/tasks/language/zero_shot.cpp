@@ -32,6 +32,7 @@ std::int64_t best(const std::vector<double>& values) {
 
 std::vector<std::string> chosen_tasks(const TaskFiles& files, const ZeroShotOptions& options) {
   std::vector<std::string> names;
+  names.reserve(options.tasks.size());
   for (const std::string& name : options.tasks) names.emplace_back(task_kind(name).name);
   if (names.empty())
     for (const TaskKind& kind : task_kinds())
