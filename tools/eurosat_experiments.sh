@@ -11,8 +11,9 @@
 #   best   the classifier to ship: width 192, depth 12, patch 4, MHLA with LePE, 30 epochs, weights in half precision
 #   generate  generators of 8 layers, 4,000 steps: softmax, linear and MHLA; MHLA with CPE, with a gate and with both;
 #             softmax and linear with both
-#   mixing    MHLA generators of 1,500 steps whose matrices are frozen, or learn at another rate
+#   mixing    MHLA generators of 1,500 steps whose matrices are frozen, learn at another rate, or depend on the input
 #   draw   the generator to ship: 6 layers, MHLA with CPE and gate, weights in half precision
+#   flow   the same learned as a rectified flow
 # Options:
 #   --mhla PROGRAM     build/release/bin/mhla unless given
 #   --jobs N           models trained at a time (1)
@@ -40,8 +41,8 @@ while (($# > 0)); do
       option="${1#--}"
       declare "${option//-/_}=$2"
       shift ;;
-    grid | best | generate | mixing | draw) stages+=("$1") ;;
-    *) complain "\"$1\" is neither an option nor a stage (grid, best, generate, mixing, draw)" ;;
+    grid | best | generate | mixing | draw | flow) stages+=("$1") ;;
+    *) complain "\"$1\" is neither an option nor a stage (grid, best, generate, mixing, draw, flow)" ;;
   esac
   shift
 done
@@ -150,11 +151,14 @@ mixing() {
   local seed rate
   for ((seed = 0; seed < seeds; seed++)); do
     generator "m_frozen_s$seed" 1500 --mixing-frozen --seed "$seed"
+    generator "m_input_s$seed" 1500 --mixing input --seed "$seed"
     for rate in 0.1 0.3 1 3; do generator "m_rate${rate}_s$seed" 1500 --mixing-lr "$rate" --seed "$seed"; done
   done
 }
 
 draw() { generator draw "$draw_steps" --depth 6 --cpe --gate --schedule cosine --half; }
+
+flow() { generator flow "$draw_steps" --depth 6 --cpe --gate --schedule cosine --noise flow --half; }
 
 for stage in "${stages[@]}"; do "$stage"; done
 wait
