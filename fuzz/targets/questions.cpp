@@ -25,7 +25,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       fuzz::expect(questions.size() == items.size(), "as many questions as items");
       for (const tasks::Question& question : questions) {
         fuzz::expect(question.right >= 0 && question.right < std::ssize(question.choices), "a right answer");
-        for (const tasks::Choice& choice : question.choices) fuzz::expect(!choice.goes_on.empty(), "an answer");
+        for (const tasks::PossibleAnswer& choice : question.choices) fuzz::expect(!choice.goes_on.empty(), "an answer");
       }
     });
   return 0;

@@ -23,7 +23,7 @@ using Texts = std::vector<std::pair<std::string, std::string>>;
 Texts texts_of(const std::string& task, const std::string& line) {
   Texts texts;
   const std::vector<Question> questions = questions_of(task_kind(task), items_of(line));
-  for (const Choice& choice : questions[0].choices) texts.emplace_back(choice.context, choice.goes_on);
+  for (const PossibleAnswer& choice : questions[0].choices) texts.emplace_back(choice.context, choice.goes_on);
   return texts;
 }
 

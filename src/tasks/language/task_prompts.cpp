@@ -100,7 +100,7 @@ void put_examples(const TaskItem& item, const Shots& shots, Question& question) 
   if (count < shots.count)
     throw Error(
         fmt::format("there are {} examples of the subject \"{}\"; {} are asked for", count, item.subject, shots.count));
-  for (Choice& choice : question.choices) choice.context = before + choice.context.substr(heading);
+  for (PossibleAnswer& choice : question.choices) choice.context = before + choice.context.substr(heading);
 }
 
 }  // namespace

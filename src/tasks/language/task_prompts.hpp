@@ -11,13 +11,13 @@
 namespace mhla::tasks {
 
 // What goes on is scored after its context.
-struct Choice {
+struct PossibleAnswer {
   std::string context, goes_on;
   std::int64_t letters = 0;  // characters of the answer: what acc_norm divides by
 };
 
 struct Question {
-  std::vector<Choice> choices = {};  // one: a last word
+  std::vector<PossibleAnswer> choices = {};  // one: a last word
   std::int64_t right = 0;
 };
 

@@ -55,7 +55,7 @@ TokenizedTask::TokenizedTask(const text::Tokenizer& tokenizer, const TaskKind& k
   for (const Question& question : questions_) {
     std::vector<Continuation>& texts = texts_.emplace_back();
     try {
-      for (const Choice& choice : question.choices)
+      for (const PossibleAnswer& choice : question.choices)
         texts.push_back(continuation_of(tokenizer, choice.context, choice.goes_on, most));
     } catch (const Error& error) {
       throw Error(fmt::format("{}: question {}: {}", kind.name, texts_.size(), error.what()));
@@ -128,7 +128,7 @@ std::string TokenizedTask::answer_lines(const TaskScore& score) const {
   for (std::size_t i = 0; i < questions_.size(); ++i) {
     io::Json line = {{"task", kind_->name}, {"question", i}, {"right", questions_[i].right}};
     for (std::size_t k = 0; k < questions_[i].choices.size(); ++k) {
-      const Choice& choice = questions_[i].choices[k];
+      const PossibleAnswer& choice = questions_[i].choices[k];
       const ScoredChoice& answer = score.answers[i][k];
       line["choices"].push_back({{"context", choice.context},
                                  {"continuation", choice.goes_on},
