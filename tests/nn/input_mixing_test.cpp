@@ -20,7 +20,7 @@ const Partition& ragged() {
 
 struct Inputs {
   at::Tensor matrix, tau, q, k;
-  const Partition& partition;
+  Partition partition;
 
   explicit Inputs(const Partition& of, at::ScalarType type = at::kDouble) : partition(of) {
     torch::manual_seed(11);
