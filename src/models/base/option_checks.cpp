@@ -21,6 +21,13 @@ void check_range(const char* name, std::int64_t value, std::int64_t least, std::
   if (value < least || value > most) throw Error(fmt::format("{} is {}; it may be {} to {}", name, value, least, most));
 }
 
+void check_images(const char* name, const at::Tensor& x, std::int64_t channels, std::int64_t factor) {
+  if (x.dim() != 4 || x.size(1) != channels || x.size(2) < 1 || x.size(3) < 1 || x.size(2) % factor != 0 ||
+      x.size(3) % factor != 0)
+    throw Error(fmt::format("{} has shape {}; it must be [batch, {}, height, width]{}", name, c10::str(x.sizes()),
+                            channels, factor > 1 ? fmt::format(", multiples of {}", factor) : ""));
+}
+
 void check_preset(const std::string& preset) {
   if (preset != "paper" && preset != "authors")
     throw Error(fmt::format("preset is \"{}\"; it may be paper or authors", preset));

@@ -103,13 +103,6 @@ std::shared_ptr<dcae::Block> block_of(const DcaeOptions& options, const Half& ha
 // The channels of the largest pictures that blocks see.
 std::int64_t outer_channels(const Half& half) { return half.layers[0] > 0 ? half.channels[0] : half.channels[1]; }
 
-void check_shape(const char* name, const at::Tensor& x, std::int64_t channels, std::int64_t factor) {
-  if (x.dim() != 4 || x.size(1) != channels || x.size(2) < 1 || x.size(3) < 1 || x.size(2) % factor != 0 ||
-      x.size(3) % factor != 0)
-    throw Error(fmt::format("{} has shape {}; it must be [batch, {}, height, width]{}", name, c10::str(x.sizes()),
-                            channels, factor > 1 ? fmt::format(", multiples of {}", factor) : ""));
-}
-
 }  // namespace
 
 template <typename Options, typename Visit>
@@ -197,7 +190,7 @@ void Dcae::make_decoder() {
 }
 
 at::Tensor Dcae::encode(const at::Tensor& pictures) {
-  check_shape("pictures", pictures, options.in_channels, options.factor());
+  check_images("pictures", pictures, options.in_channels, options.factor());
   at::Tensor x = encoder_start_ ? encoder_start_->forward(pictures) : encoder_in_->forward(pictures);
   for (const Stage& stage : down_)
     for (const auto& block : stage) x = block->forward(x);
@@ -205,7 +198,7 @@ at::Tensor Dcae::encode(const at::Tensor& pictures) {
 }
 
 at::Tensor Dcae::decode(const at::Tensor& latents) {
-  check_shape("latents", latents, options.latent_channels, 1);
+  check_images("latents", latents, options.latent_channels, 1);
   at::Tensor x = decoder_in_->forward(latents) + dcae::repeated(latents, options.decoder_block_out_channels.back());
   for (auto stage = up_.rbegin(); stage != up_.rend(); ++stage)
     for (const auto& block : *stage) x = block->forward(x);

@@ -44,13 +44,6 @@ std::shared_ptr<torch::nn::Module> part(torch::nn::Module& parent, const char* n
   return parent.register_module(name, std::make_shared<torch::nn::Module>(name));
 }
 
-void check_shape(const char* name, const at::Tensor& x, std::int64_t channels, std::int64_t factor) {
-  if (x.dim() != 4 || x.size(1) != channels || x.size(2) < 1 || x.size(3) < 1 || x.size(2) % factor != 0 ||
-      x.size(3) % factor != 0)
-    throw Error(fmt::format("{} has shape {}; it must be [batch, {}, height, width]{}", name, c10::str(x.sizes()),
-                            channels, factor > 1 ? fmt::format(", multiples of {}", factor) : ""));
-}
-
 }  // namespace
 
 template <typename Options, typename Visit>
@@ -116,7 +109,7 @@ void SdVae::make_decoder() {
 }
 
 SdVae::Posterior SdVae::encode(const at::Tensor& pictures) {
-  check_shape("pictures", pictures, options.in_channels, options.factor());
+  check_images("pictures", pictures, options.in_channels, options.factor());
   at::Tensor x = encoder_in_->forward(pictures);
   for (auto& stage : down_) x = stage->forward(x);
   x = encoder_middle_->forward(x);
@@ -125,7 +118,7 @@ SdVae::Posterior SdVae::encode(const at::Tensor& pictures) {
 }
 
 at::Tensor SdVae::decode(const at::Tensor& latents) {
-  check_shape("latents", latents, options.latent_channels, 1);
+  check_images("latents", latents, options.latent_channels, 1);
   at::Tensor x = decoder_middle_->forward(decoder_in_->forward(post_quant_->forward(latents)));
   for (auto& stage : up_) x = stage->forward(x);
   return decoder_out_->forward(at::silu(decoder_norm_->forward(x)));
